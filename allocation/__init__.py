@@ -1,0 +1,19 @@
+"""Passages in the order they should be spent.
+
+Start with ``chain``; its steps in flow order:
+
+========== ============================================================
+block_sets records -> blocks: the current block set, or a division
+divide     a text -> the spans of its blocks
+ranges     block -> governing range
+passages   governing ranges -> passages, overlaps merged
+similarity question x block -> shared trigrams, cosine key
+ranks      block order in a record; record, inside and cosine rank
+fusion     ranks -> fused order
+costs      order -> cost, used
+server     the memory server's own passages, in place of the last three
+========== ============================================================
+
+``tables`` declares every table, ``inputs`` judges their rows, ``settings`` holds what can be chosen, ``text``
+cuts and lowers texts in bulk. Nothing here knows a path, a clock or a screen.
+"""

@@ -1,0 +1,144 @@
+"""Every table of the chain: columns, dtypes, units, key and row order, declared once (DESIGN.md, "Tables").
+
+Offsets and lengths are Unicode code points, ranges are half open, ranks and positions are 0-based. A column
+with ``metadata=OPTIONAL`` may be missing from a file; it is then read as null.
+"""
+
+from typing import TypeVar
+
+import dataframely as dy
+import polars as pl
+
+from allocation.errors import InputError
+
+OPTIONAL = {"optional": True}
+
+
+class Questions(dy.Schema):
+    """The question set. Key and row order: question_id."""
+
+    question_id = dy.String(primary_key=True)
+    agent_id = dy.String(nullable=False)
+    question = dy.String(nullable=False)
+    question_type = dy.String(nullable=True, metadata=OPTIONAL)
+    answer = dy.String(nullable=True, metadata=OPTIONAL)
+    split = dy.String(nullable=True, metadata=OPTIONAL)
+    query_vector = dy.List(dy.Float32(nullable=True), nullable=True, metadata=OPTIONAL)
+
+
+class Windows(dy.Schema):
+    """What recall returned. Key and row order: question_id, item_position, claim_position (0 = head)."""
+
+    question_id = dy.String(primary_key=True)
+    item_position = dy.Int32(primary_key=True)
+    claim_position = dy.Int32(primary_key=True)
+    record_ref = dy.String(nullable=False)
+    recall_rank = dy.Int32(nullable=False)
+
+
+class Evidence(dy.Schema):
+    """Evidence labels; a row without a span marks an answer session. Row order: all columns."""
+
+    question_id = dy.String(nullable=False)
+    record_ref = dy.String(nullable=False)
+    start = dy.Int32(nullable=True, metadata=OPTIONAL)
+    end = dy.Int32(nullable=True, metadata=OPTIONAL)
+
+
+class Records(dy.Schema):
+    """Stored texts. Key and row order: record_ref. ``node_ends`` are offsets no block may cross."""
+
+    record_ref = dy.String(primary_key=True)
+    agent_id = dy.String(nullable=False)
+    text = dy.String(nullable=False)
+    node_ends = dy.List(dy.Int64(nullable=True), nullable=True, metadata=OPTIONAL)
+
+
+class StoredBlocks(dy.Schema):
+    """Block sets as stored, current or not. Key and row order: record_ref, block_index."""
+
+    record_ref = dy.String(primary_key=True)
+    block_index = dy.Int64(primary_key=True)
+    start = dy.Int64(nullable=True)
+    end = dy.Int64(nullable=True)
+    embedding_model = dy.String(nullable=True)
+    vector = dy.Binary(nullable=True)  # one signed byte a dimension; null or empty: no vector
+
+
+class Sequence(dy.Schema):
+    """A question's passages in spending order. Key and row order: question_id, position."""
+
+    question_id = dy.String(primary_key=True)
+    position = dy.Int32(primary_key=True)
+    item_position = dy.Int32(nullable=False)
+    claim_position = dy.Int32(nullable=False)
+    record_ref = dy.String(nullable=False)
+    start = dy.Int32(nullable=False)
+    end = dy.Int32(nullable=False)
+    cost = dy.Int32(nullable=False)  # characters the step adds to its record's quote
+    used = dy.Int64(nullable=False)  # running sum of cost
+    record_rank = dy.Int32(nullable=False)
+    inside_rank = dy.Int32(nullable=False)
+    cosine_rank = dy.Int32(nullable=True)  # null where the question has no cosine at all
+    parts = dy.List(dy.Int32(), nullable=True)  # null where the order has no coverage step
+    new_parts = dy.List(dy.Int32(), nullable=True)
+
+
+class Rejects(dy.Schema):
+    """Input rows that could not be used. Row order: source, row, reason."""
+
+    source = dy.String(nullable=False)  # name of the input
+    row = dy.Int64(nullable=False)  # counted from 1
+    key = dy.String(nullable=False)
+    reason = dy.String(nullable=False)
+
+
+Schema = TypeVar("Schema", bound=dy.Schema)
+
+
+def conform(frame: pl.DataFrame, table: type[dy.Schema], source: str) -> pl.DataFrame:
+    """``frame`` with the columns and dtypes of ``table``; further columns are dropped, row order is kept.
+
+    Optional columns that are missing become null. Integers and floats may come in another width.
+
+    Raises:
+        InputError: a required column is missing, or a column holds values of another type.
+    """
+    columns = table.columns()
+    missing = [name for name, column in columns.items() if name not in frame.columns and not _optional(column)]
+    if missing:
+        raise InputError(
+            f"{source}: {len(missing)} of {len(columns)} columns missing: {', '.join(missing)}; "
+            f"it has {', '.join(frame.columns) or 'none'}"
+        )
+    casts = []
+    for name, column in columns.items():
+        if name not in frame.columns:
+            casts.append(pl.lit(None, dtype=column.dtype).alias(name))
+            continue
+        actual = frame.schema[name]
+        if not _same_kind(actual, column.dtype):
+            raise InputError(
+                f"{source}: column {name} is {actual}, expected {column.dtype}; convert it and run again"
+            )
+        casts.append(pl.col(name).cast(column.dtype))
+    try:
+        return frame.select(casts)
+    except pl.exceptions.InvalidOperationError as error:
+        raise InputError(f"{source}: a value does not fit its column: {str(error).splitlines()[0]}") from error
+
+
+def _optional(column: dy.Column) -> bool:
+    return bool((column.metadata or {}).get("optional"))
+
+
+def _same_kind(actual: pl.DataType, expected: pl.DataType) -> bool:
+    if actual == pl.Null:
+        return True
+    if isinstance(expected, pl.List):
+        return isinstance(actual, (pl.List, pl.Array)) and _same_kind(actual.inner, expected.inner)  # type: ignore[arg-type]
+    if expected.is_integer():
+        return actual.is_integer()
+    if expected.is_float():
+        return actual.is_numeric()
+    return actual == expected or (expected == pl.String and isinstance(actual, (pl.Categorical, pl.Enum)))

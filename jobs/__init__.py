@@ -1,0 +1,1 @@
+"""The commands: parse arguments, read, call the chain, write."""

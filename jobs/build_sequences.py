@@ -1,0 +1,299 @@
+"""Build every question's payload sequence from a store, and write it as Parquet."""
+
+import hashlib
+import platform
+import sys
+import time
+import tomllib
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import polars as pl
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from allocation import chain, inputs
+from allocation.errors import InputError
+from allocation.settings import Settings, settings_of
+from allocation.tables import Evidence, Questions, Rejects, Windows
+from jobs import outputs, tabular
+from jobs.store import Store, open_store
+
+SAMPLE = Path("data/sample")
+SEQUENCES = ("evidence",)
+
+Shard = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]  # questions, windows, records, blocks
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_BLOCK_SETS = {"record_ref": pl.String, "blocks": pl.Int64, "divided": pl.Boolean}
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything read before the first shard, usable rows only."""
+
+    questions: pl.DataFrame
+    windows: pl.DataFrame
+    evidence: pl.DataFrame | None
+    rejects: pl.DataFrame
+    foreign: int  # window rows that name a record of another agent
+
+
+@app.command()
+def main(
+    store: Annotated[
+        Path, typer.Option(help="SQLite store, or folder with records.parquet and blocks.parquet.")
+    ] = SAMPLE / "store.db",
+    questions: Annotated[Path, typer.Option(help="Questions: .parquet, .csv or .jsonl.")] = SAMPLE
+    / "questions.parquet",
+    windows: Annotated[
+        Path, typer.Option(help="Windows, what recall returned: .parquet, .csv or .jsonl.")
+    ] = SAMPLE / "windows.parquet",
+    evidence: Annotated[
+        Path | None,
+        typer.Option(help="Evidence labels, checked and counted; sequences do not depend on them."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the run; an earlier run there is replaced.")] = Path(
+        "outputs/latest"
+    ),
+    sequences: Annotated[
+        str, typer.Option(help=f"Which to build, by commas: {', '.join(SEQUENCES)}.")
+    ] = "evidence",
+    passages: Annotated[
+        Literal["merge", "server"] | None,
+        typer.Option(help="merge: unite overlapping ranges (the default); server: the memory server's own."),
+    ] = None,
+    rrf_k: Annotated[int | None, typer.Option(help="The k of reciprocal-rank fusion (60).")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting, KEY=VALUE; may be given again.")
+    ] = None,
+    settings: Annotated[Path | None, typer.Option(help="TOML file with settings; --set overrides it.")] = None,
+    on_bad_row: Annotated[
+        Literal["refuse", "skip"],
+        typer.Option(help="refuse: stop at a row that cannot be used; skip: go on and write rejects.parquet."),
+    ] = "refuse",
+    shard_size: Annotated[int, typer.Option(min=1, help="Questions worked on at a time.")] = 64,
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Shards worked on at once.")] = 1,
+) -> None:
+    """Order every question's passages by how likely they are to carry the answer.
+
+    Without arguments it builds the sample's sequences. Exit status: 0 done, 2 bad input or arguments, 1
+    anything else.
+    """
+    try:
+        names = _sequence_names(sequences)
+        chosen = _settings(settings, set_ or [], passages, rrf_k)
+        paths = {"store": store, "questions": questions, "windows": windows}
+        if evidence is not None:
+            paths["evidence"] = evidence
+        _build(paths, names, chosen, out, skip=on_bad_row == "skip", shard_size=shard_size, jobs=jobs)
+    except InputError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from error
+    except OSError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+def _sequence_names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in SEQUENCES:
+            raise InputError(f"--sequences {name}: unknown; choose from {', '.join(SEQUENCES)}")
+    return names
+
+
+def _settings(file: Path | None, pairs: list[str], passages: str | None, rrf_k: int | None) -> Settings:
+    values: dict[str, Any] = {}
+    if file is not None:
+        try:
+            values |= tomllib.loads(file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+            raise InputError(f"{file}: cannot be read as TOML: {error}") from error
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise InputError(f"--set {pair}: write it as KEY=VALUE")
+        values[key] = int(value) if value.isdecimal() else value
+    flags = {"passages": passages, "rrf_k": rrf_k}
+    return settings_of(values | {name: value for name, value in flags.items() if value is not None})
+
+
+def _build(
+    paths: dict[str, Path],
+    names: list[str],
+    settings: Settings,
+    out: Path,
+    *,
+    skip: bool,
+    shard_size: int,
+    jobs: int,
+) -> None:
+    began = time.perf_counter()
+    passages = 0
+    block_sets = [pl.DataFrame(schema=_BLOCK_SETS)]
+    with (
+        ThreadPoolExecutor(1) as hasher,
+        open_store(paths["store"]) as store,
+        outputs.run_folder(out) as folder,
+    ):
+        described = {name: hasher.submit(_describe, path) for name, path in paths.items()}
+        ready = _read(paths, store, skip=skip)
+        warnings = _warnings(ready)
+        for warning in warnings:
+            typer.echo(f"warning: {warning}", err=True)
+        files = {name: outputs.SequenceFiles(folder, name) for name in names}
+        shards = _shards(ready, store, shard_size)
+        total = -(-len(ready.questions) // shard_size)
+        built = _in_order(shards, lambda shard: _evidence(shard, settings), jobs)
+        for rows, sets in track(
+            built,
+            "building",
+            total,
+            console=Console(stderr=True),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+        ):
+            files["evidence"].add(rows)
+            passages += len(rows)
+            block_sets.append(sets)
+        for file in files.values():
+            file.close()
+        if len(ready.rejects):
+            ready.rejects.write_parquet(folder / "rejects.parquet", compression="zstd")
+        sets = pl.concat(block_sets).unique()
+        run = {
+            "inputs": {name: future.result() for name, future in described.items()},
+            "store": store.facts,
+            "sequences": names,
+            "settings": asdict(settings),
+            "counts": {
+                "questions": len(ready.questions),
+                "records": len(sets),
+                "records_without_current_blocks": int(sets["divided"].sum()),
+                "blocks": int(sets["blocks"].sum()),
+                "passages": passages,
+                "rejected_rows": len(ready.rejects),
+            },
+            "warnings": warnings,
+            "versions": _versions(),
+            "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": round(time.perf_counter() - began, 3),
+        }
+        outputs.write_json(folder / "run.json", run)
+    _summary(run, out)
+
+
+def _read(paths: dict[str, Path], store: Store, *, skip: bool) -> Inputs:
+    rejects: list[pl.DataFrame] = []
+
+    def usable(checked: inputs.Checked) -> pl.DataFrame:
+        rows, bad = checked
+        if not skip:
+            inputs.refuse(bad)
+        rejects.append(bad)
+        return rows
+
+    questions = usable(inputs.questions(tabular.read(paths["questions"], Questions), str(paths["questions"])))
+    named = tabular.read(paths["windows"], Windows)
+    problems = store.problems(named["record_ref"].drop_nulls().unique().sort())
+    owners = problems.select("record_ref", owner="agent_id")
+    windows = usable(inputs.windows(named, str(paths["windows"]), questions, problems.drop("agent_id")))
+    foreign = (
+        windows.join(questions.select("question_id", "agent_id"), on="question_id")
+        .join(owners, on="record_ref")
+        .filter(pl.col("agent_id") != pl.col("owner"))
+    )
+    evidence = None
+    if "evidence" in paths:
+        labels = tabular.read(paths["evidence"], Evidence)
+        evidence = usable(inputs.evidence(labels, str(paths["evidence"]), questions))
+    return Inputs(questions, windows, evidence, pl.concat([Rejects.create_empty(), *rejects]), len(foreign))
+
+
+def _warnings(ready: Inputs) -> list[str]:
+    """What a user should know though the run goes on."""
+    without = len(ready.questions) - ready.windows["question_id"].n_unique()
+    found = [
+        (without, "questions have no window and so no sequence"),
+        (ready.foreign, "window rows name a record of another agent_id; they are used"),
+        (len(ready.rejects), "input rows could not be used; see rejects.parquet"),
+    ]
+    return [f"{count} {text}" for count, text in found if count]
+
+
+def _shards(ready: Inputs, store: Store, size: int) -> Iterator[Shard]:
+    for low in range(0, len(ready.questions), size):
+        questions = ready.questions[low : low + size]
+        windows = ready.windows.join(questions.select("question_id"), on="question_id", how="semi")
+        refs = windows["record_ref"].unique().sort()
+        yield questions, windows, store.records(refs), store.blocks(refs)
+
+
+def _evidence(shard: Shard, settings: Settings) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The shard's evidence sequences, and what its records' blocks came from."""
+    sets = pl.DataFrame(schema=_BLOCK_SETS)
+
+    def watch(step: str, table: pl.DataFrame) -> pl.DataFrame:
+        nonlocal sets
+        if step == "blocks":
+            divided = pl.col("vector").is_null().any()
+            sets = table.group_by("record_ref").agg(blocks=pl.len().cast(pl.Int64), divided=divided)
+        return table
+
+    return chain.evidence(*shard, settings, watch), sets
+
+
+def _in_order(tasks: Iterator[T], work: Callable[[T], R], jobs: int) -> Iterator[R]:
+    """``work`` of each task, in order, ``jobs`` at once; one more task is read ahead, not all."""
+    with ThreadPoolExecutor(jobs) as pool:
+        running: deque[Future[R]] = deque()
+        for task in tasks:
+            running.append(pool.submit(work, task))
+            if len(running) > jobs:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+
+
+def _describe(path: Path) -> dict[str, Any]:
+    if path.is_dir():
+        return {"path": str(path), "files": [_describe(file) for file in sorted(path.glob("*.parquet"))]}
+    with path.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    return {"path": str(path), "bytes": path.stat().st_size, "sha256": digest}
+
+
+def _versions() -> dict[str, str]:
+    packages = ("polars", "numpy", "pyarrow", "adbc-driver-sqlite")
+    system = {"python": platform.python_version(), "system": platform.platform()}
+    return system | {name: version(name) for name in packages}
+
+
+def _summary(run: dict[str, Any], out: Path) -> None:
+    console = Console()
+    table = Table(show_header=False)
+    for name, value in run["counts"].items():
+        table.add_row(name.replace("_", " "), f"{value:,}")
+    table.add_row("seconds", f"{run['seconds']:.1f}")
+    table.add_row("output", str(out))
+    console.print(table)
+    files = str(out / "sequences" / "*" / "*.parquet").replace("'", "''")
+    sql = f"SELECT * FROM '{files}' WHERE used <= 2800 ORDER BY question_id, position"  # noqa: S608
+    console.print(f"Look at it in DuckDB:\n  {sql}", highlight=False, markup=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    app(prog_name="build-sequences")

@@ -1,0 +1,124 @@
+"""Write a run: whole under its name, or not at all (DESIGN.md, "Outputs")."""
+
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from allocation.errors import InputError
+from allocation.tables import Sequence
+
+# Files are cut at this many questions, so that their bytes depend neither on shards nor on threads.
+QUESTIONS_A_FILE = 256
+_ROW_GROUP = 1 << 18
+
+
+@contextmanager
+def run_folder(out: Path) -> Iterator[Path]:
+    """A folder to fill, renamed to ``out`` when the block ends without an error, and removed otherwise.
+
+    Leftovers of runs that were killed are removed. An earlier run at ``out`` is replaced.
+
+    Raises:
+        InputError: ``out`` exists and is not a run's folder.
+    """
+    out = Path(os.path.abspath(out))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    _clear_leftovers(out)
+    if out.exists() and not (out / "run.json").is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out}: exists and is not the output of a run; choose another --out")
+    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.part-", dir=out.parent))
+    folder.chmod(0o777 & ~_umask())
+    lock = os.open(folder, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        yield folder
+        _flush(folder)
+        earlier = folder.with_name(folder.name.replace(".part-", ".old-"))
+        if out.exists():
+            out.rename(earlier)
+        folder.rename(out)
+        shutil.rmtree(earlier, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        os.close(lock)
+
+
+def _clear_leftovers(out: Path) -> None:
+    for earlier in out.parent.glob(f".{out.name}.old-*"):
+        if out.exists():
+            shutil.rmtree(earlier, ignore_errors=True)
+        else:  # killed between the two renames: what was there before comes back
+            earlier.rename(out)
+    for folder in out.parent.glob(f".{out.name}.part-*"):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held as long as its run lives
+        except BlockingIOError:
+            continue
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(handle)
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def _flush(folder: Path) -> None:
+    for path in [*folder.rglob("*"), folder]:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+class SequenceFiles:
+    """One sequence's Parquet files, filled shard by shard in the order of question_id."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        """Make the partition of sequence ``name`` under ``folder``."""
+        self._folder = folder / "sequences" / f"sequence={name}"
+        self._folder.mkdir(parents=True)
+        self._waiting: list[pl.DataFrame] = [Sequence.create_empty()]
+        self._questions = 0
+        self._files = 0
+
+    def add(self, shard: pl.DataFrame) -> None:
+        """Take the next questions' rows, a Sequence."""
+        for question in Sequence.validate(shard).partition_by("question_id", maintain_order=True):
+            self._waiting.append(question)
+            self._questions += 1
+            if self._questions == QUESTIONS_A_FILE:
+                self._write()
+
+    def close(self) -> None:
+        """Write what is left; a sequence without rows still has one file, with the columns."""
+        if self._questions or not self._files:
+            self._write()
+
+    def _write(self) -> None:
+        rows = pl.concat(self._waiting, rechunk=True)
+        path = self._folder / f"part-{self._files:05d}.parquet"
+        rows.write_parquet(path, compression="zstd", row_group_size=_ROW_GROUP, statistics=True)
+        self._waiting = [Sequence.create_empty()]
+        self._questions = 0
+        self._files += 1
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """``value`` as JSON a person can read."""
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,334 @@
+"""Read a store, SQLite or Parquet, without ever writing to it or beside it (DESIGN.md, "Inputs")."""
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol, Self
+from urllib.parse import quote
+
+import adbc_driver_manager
+import adbc_driver_sqlite.dbapi
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from allocation.errors import InputError
+from allocation.tables import Records, StoredBlocks, conform
+
+KNOWN_SCHEMAS = range(13, 20)
+
+# Table -> the columns that are read, and the first schema that has it.
+_TABLES = {
+    "memories": (("id", "agent_id", "content"), 13),
+    "episodes": (("id", "agent_id", "summary"), 13),
+    "record_nodes": (("parent_kind", "parent_id", "end_char"), 14),
+    "record_blocks": (
+        ("parent_kind", "parent_id", "block_index", "start_char", "end_char", "embedding_model"),
+        16,
+    ),
+    "record_block_vectors": (("parent_kind", "parent_id", "block_index", "embedding_i8"), 17),
+}
+_TEXTS = {"mem": ("memories", "content"), "ep": ("episodes", "summary")}
+_REF = re.compile(r"(mem|ep):(0|[1-9][0-9]{0,17})", re.ASCII)
+
+_PROBLEM = {"record_ref": pl.String, "agent_id": pl.String, "problem": pl.String}
+_BATCH = 2000  # records read at a time where only their state matters
+
+
+class Store(Protocol):
+    """A store opened for reading; all reads see one state of it."""
+
+    facts: dict[str, Any]
+
+    def problems(self, refs: pl.Series) -> pl.DataFrame:
+        """record_ref, agent_id and problem (null: usable) of those of ``refs`` that the store holds."""
+
+    def records(self, refs: pl.Series) -> pl.DataFrame:
+        """Records of ``refs``."""
+
+    def blocks(self, refs: pl.Series) -> pl.DataFrame:
+        """StoredBlocks of ``refs``."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def open_store(path: Path) -> Store:
+    """The store at ``path``: an SQLite file, or a folder with records.parquet and blocks.parquet.
+
+    Raises:
+        InputError: it is neither, damaged, of an unknown schema, or lacks a table or column.
+    """
+    if path.is_dir():
+        return ParquetStore(path)
+    if not path.is_file():
+        raise InputError(f"{path}: no such store; give an SQLite file or a folder with records.parquet")
+    return SqliteStore(path)
+
+
+class SqliteStore:
+    """The memory server's own file, read in one transaction, also while the server writes to it."""
+
+    def __init__(self, path: Path) -> None:
+        """Open ``path``; raises InputError as ``open_store`` says."""
+        self._path = path
+        self._cleanup = ExitStack()
+        self.facts: dict[str, Any] = {"kind": "sqlite"}
+        try:
+            self._cursor = self._connect()
+            schema = self.facts["schema"] = self._schema_version()
+            self._tables = self._usable_tables(schema)
+        except BaseException:
+            self._cleanup.close()
+            raise
+
+    def __enter__(self) -> Self:
+        """Itself, open already."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the transaction and close."""
+        self._cleanup.close()
+
+    def _connect(self) -> adbc_driver_sqlite.dbapi.Cursor:
+        path, mode = self._path, "mode=ro"
+        with path.open("rb") as file:
+            header = file.read(20)
+        if header[:16] != b"SQLite format 3\0":
+            raise InputError(f"{path}: not an SQLite file; give the memory server's database")
+        if len(header) < 20:
+            raise InputError(f"{path}: truncated; restore it from a backup")
+        log, index = (path.with_name(path.name + ending) for ending in ("-wal", "-shm"))
+        if header[18] == 2 and not index.exists():
+            # NOTE: a write-ahead store that nobody has open. Opened as usual, SQLite would make files beside it.
+            if log.exists() and log.stat().st_size:
+                folder = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory()))
+                for file_path in (path, log):
+                    shutil.copyfile(file_path, folder / file_path.name)
+                path = folder / path.name
+            else:
+                mode = "mode=ro&immutable=1"
+                self._cleanup.callback(_refuse_if_changed, path, path.stat())
+        try:
+            connection = adbc_driver_sqlite.dbapi.connect(f"file:{quote(str(path.absolute()))}?{mode}")
+            self._cleanup.callback(connection.close)
+            cursor = connection.cursor()
+            self._cleanup.callback(cursor.close)
+            cursor.execute("PRAGMA trusted_schema = OFF")
+            cursor.execute("SELECT count(*) FROM sqlite_schema")  # starts the read transaction
+            cursor.fetchall()
+        except adbc_driver_manager.Error as error:
+            raise self._unreadable(error) from error
+        return cursor
+
+    def _unreadable(self, error: Exception) -> InputError:
+        what = str(error).replace("\n", " ")[:200]
+        return InputError(
+            f"{self._path}: cannot be read ({what}); check it with `sqlite3 FILE 'PRAGMA quick_check'`"
+        )
+
+    def _select(self, sql: str, *parameters: object) -> pl.DataFrame:
+        try:
+            self._cursor.execute(sql, parameters or None)
+            table = self._cursor.fetch_arrow_table()
+        except (adbc_driver_manager.Error, pa.ArrowException) as error:
+            raise self._unreadable(error) from error
+        return pl.DataFrame(pl.from_arrow(table))
+
+    def _schema_version(self) -> int:
+        has_table = self._select("SELECT name FROM sqlite_schema WHERE name = 'schema_version' AND rootpage > 0")
+        # The server keeps a flag in user_version, so it only counts where there is no table.
+        version = (
+            self._select("SELECT coalesce(max(CAST(version AS INTEGER)), 0) FROM schema_version").item()
+            if len(has_table)
+            else self._select("SELECT user_version FROM pragma_user_version").item()
+        )
+        if version not in KNOWN_SCHEMAS:
+            raise InputError(
+                f"{self._path}: schema {version} is unknown; "
+                f"schemas {KNOWN_SCHEMAS[0]} to {KNOWN_SCHEMAS[-1]} can be read"
+            )
+        return int(version)
+
+    def _usable_tables(self, schema: int) -> set[str]:
+        found = self._select(
+            "SELECT s.name AS name, c.name AS column_name FROM sqlite_schema s, pragma_table_info(s.name) c "
+            "WHERE s.type = 'table' AND s.rootpage > 0 AND s.name IN (SELECT value FROM json_each(?))",
+            json.dumps(list(_TABLES)),
+        )
+        columns = dict(found.group_by("name").agg("column_name").iter_rows())
+        for table, (wanted, since) in _TABLES.items():
+            missing = sorted(set(wanted) - set(columns.get(table, ())))
+            if table not in columns and schema >= since:
+                raise InputError(f"{self._path}: schema {schema} should have the table {table}, which is missing")
+            if table in columns and missing:
+                raise InputError(f"{self._path}: table {table} lacks the column {', '.join(missing)}")
+        return set(columns)
+
+    def _texts(self, refs: pl.Series) -> pl.DataFrame:
+        """record_ref, agent_id, text (null: not valid text) and problem of those of ``refs`` that exist."""
+        frames = [pl.DataFrame(schema={**_PROBLEM, "text": pl.String})]
+        for kind, ids in _ids(refs):
+            table, column = _TEXTS[kind]
+            # Blobs, so that text that is not UTF-8 is found here and does not reach the frames.
+            found = self._select(
+                f"SELECT '{kind}:' || id AS record_ref, coalesce(CAST(agent_id AS BLOB), x'') AS agent_id, "  # noqa: S608
+                f"coalesce(CAST({column} AS BLOB), x'') AS text, typeof({column}) = 'text' AS is_text "
+                f"FROM {table} WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id",
+                ids,
+            )
+            if len(found):
+                text = pl.col("text").cast(pl.String, strict=False)
+                problem = (
+                    pl.when(pl.col("is_text") == 0)
+                    .then(pl.lit("its record holds no text"))
+                    .when(pl.col("text").bin.size() == 0)
+                    .then(pl.lit("its record's text is empty"))
+                    .when(text.is_null())
+                    .then(pl.lit("its record's text is not valid UTF-8"))
+                )
+                agent = pl.col("agent_id").cast(pl.String, strict=False).fill_null("")
+                frames.append(found.select("record_ref", agent, problem.alias("problem"), text))
+        return pl.concat(frames)
+
+    def problems(self, refs: pl.Series) -> pl.DataFrame:
+        """See Store."""
+        batches = [self._texts(refs[i : i + _BATCH]).drop("text") for i in range(0, len(refs), _BATCH)]
+        return pl.concat([pl.DataFrame(schema=_PROBLEM), *batches])
+
+    def records(self, refs: pl.Series) -> pl.DataFrame:
+        """See Store."""
+        nodes = self._children(
+            refs, "record_nodes", "coalesce(CAST(end_char AS INTEGER), -1) AS node_ends", "node_ends"
+        )
+        ends = nodes.group_by("record_ref").agg(pl.col("node_ends").sort())
+        records = self._texts(refs).join(ends, on="record_ref", how="left").sort("record_ref")
+        return conform(records, Records, str(self._path))
+
+    def blocks(self, refs: pl.Series) -> pl.DataFrame:
+        """See Store."""
+        vector = "x''"
+        join = ""
+        if "record_block_vectors" in self._tables:
+            vector = "coalesce(CAST(v.embedding_i8 AS BLOB), x'')"
+            join = "LEFT JOIN record_block_vectors v USING (parent_kind, parent_id, block_index)"
+        found = self._children(
+            refs,
+            f"record_blocks {join}",
+            "CAST(block_index AS INTEGER) AS block_index, coalesce(CAST(start_char AS INTEGER), -1) AS start, "
+            'coalesce(CAST(end_char AS INTEGER), -1) AS "end", '
+            f"coalesce(CAST(embedding_model AS BLOB), x'') AS embedding_model, {vector} AS vector",
+            "block_index",
+        )
+        if found.is_empty():
+            return StoredBlocks.create_empty()
+        # A label that is not UTF-8 becomes null, and so its set not current.
+        label = pl.col("embedding_model").cast(pl.String, strict=False)
+        return conform(found.with_columns(label), StoredBlocks, str(self._path))
+
+    def _children(self, refs: pl.Series, table: str, columns: str, order: str) -> pl.DataFrame:
+        """Rows of a table that hangs on records: record_ref and ``columns``, in order."""
+        frames = []
+        if table.split()[0] in self._tables:
+            for kind, ids in _ids(refs):
+                found = self._select(
+                    f"SELECT '{kind}:' || parent_id AS record_ref, {columns} FROM {table} "  # noqa: S608
+                    f"WHERE parent_kind = '{kind}' AND parent_id IN (SELECT value FROM json_each(?)) "
+                    f"ORDER BY parent_id, {order}",
+                    ids,
+                )
+                if len(found):
+                    frames.append(found)
+        empty = pl.DataFrame(schema={"record_ref": pl.String, "node_ends": pl.Int64})
+        return pl.concat(frames) if frames else empty
+
+
+def _ids(refs: pl.Series) -> Iterable[tuple[str, str]]:
+    """The ids of each kind of record among ``refs``, as a JSON array; names that are no reference are left out."""
+    parsed = [match.groups() for match in map(_REF.fullmatch, refs.to_list()) if match]
+    for kind in _TEXTS:
+        ids = [int(number) for own, number in parsed if own == kind]
+        if ids:
+            yield kind, json.dumps(ids)
+
+
+def _refuse_if_changed(path: Path, before: Any) -> None:
+    after = path.stat()
+    if (before.st_mtime_ns, before.st_size, before.st_ino) != (
+        after.st_mtime_ns,
+        after.st_size,
+        after.st_ino,
+    ):
+        raise InputError(f"{path}: was changed while it was read; run again")
+
+
+class ParquetStore:
+    """An exported store: records.parquet and blocks.parquet in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the files and index their rows; raises InputError as ``open_store`` says."""
+        self.facts = {"kind": "parquet"}
+        self._records = _IndexedFile(folder / "records.parquet")
+        self._blocks = _IndexedFile(folder / "blocks.parquet")
+
+    def __enter__(self) -> Self:
+        """Itself, open already."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the files."""
+        self._records.close()
+        self._blocks.close()
+
+    def problems(self, refs: pl.Series) -> pl.DataFrame:
+        """See Store."""
+        empty = pl.when((pl.col("text") == "") | pl.col("text").is_null()).then(
+            pl.lit("its record's text is empty")
+        )
+        batches = [
+            self.records(refs[i : i + _BATCH]).select("record_ref", "agent_id", problem=empty)
+            for i in range(0, len(refs), _BATCH)
+        ]
+        return pl.concat([pl.DataFrame(schema=_PROBLEM), *batches])
+
+    def records(self, refs: pl.Series) -> pl.DataFrame:
+        """See Store."""
+        return conform(self._records.rows(refs), Records, str(self._records.path)).sort("record_ref")
+
+    def blocks(self, refs: pl.Series) -> pl.DataFrame:
+        """See Store."""
+        rows = conform(self._blocks.rows(refs), StoredBlocks, str(self._blocks.path))
+        return rows.sort("record_ref", "block_index")
+
+
+class _IndexedFile:
+    """A Parquet file of which only the row groups that hold the wanted records are read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.is_file():
+            raise InputError(f"{path}: no such file; a Parquet store has records.parquet and blocks.parquet")
+        try:
+            self._file = pq.ParquetFile(path)
+            groups = [
+                pl.DataFrame(pl.from_arrow(self._file.read_row_group(i, columns=["record_ref"])))
+                .unique()
+                .with_columns(group=i)
+                for i in range(self._file.num_row_groups)
+            ]
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{path}: cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+        self._groups = pl.concat([pl.DataFrame(schema={"record_ref": pl.String, "group": pl.Int32}), *groups])
+
+    def rows(self, refs: pl.Series) -> pl.DataFrame:
+        wanted = self._groups.filter(pl.col("record_ref").is_in(refs.implode()))["group"].unique().sort()
+        table = self._file.read_row_groups(wanted.to_list())
+        return pl.DataFrame(pl.from_arrow(table)).filter(pl.col("record_ref").is_in(refs.implode()))
+
+    def close(self) -> None:
+        self._file.close()

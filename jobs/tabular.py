@@ -1,0 +1,50 @@
+"""Read a table of the chain from Parquet, CSV or JSON lines."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import dataframely as dy
+import polars as pl
+
+from allocation.errors import InputError
+from allocation.tables import conform
+
+
+def read(path: Path, table: type[dy.Schema]) -> pl.DataFrame:
+    """``path`` as ``table``, in the order of its rows.
+
+    Raises:
+        InputError: the file is missing, of an unknown kind, damaged, or has other columns.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: {'is a folder' if path.is_dir() else 'no such file'}; give a table file")
+    columns = table.column_names()
+    readers: dict[str, Callable[[], pl.DataFrame]] = {
+        ".parquet": lambda: _known(pl.scan_parquet(path, glob=False), columns),
+        ".csv": lambda: _whole_numbers(pl.read_csv(path, infer_schema=False, glob=False), table),
+        ".jsonl": lambda: pl.read_ndjson(path, infer_schema_length=None),
+        ".ndjson": lambda: pl.read_ndjson(path, infer_schema_length=None),
+    }
+    if path.suffix not in readers:
+        raise InputError(f"{path}: unknown kind of file; the name must end in {', '.join(readers)}")
+    try:
+        frame = readers[path.suffix]()
+    except (pl.exceptions.PolarsError, OSError, UnicodeError) as error:
+        raise InputError(f"{path}: cannot be read as {path.suffix[1:]}: {str(error).splitlines()[0]}") from error
+    return conform(frame, table, str(path))
+
+
+def _known(scan: pl.LazyFrame, columns: list[str]) -> pl.DataFrame:
+    present = scan.collect_schema().names()
+    return scan.select([name for name in columns if name in present] or pl.all()).collect()
+
+
+def _whole_numbers(text: pl.DataFrame, table: type[dy.Schema]) -> pl.DataFrame:
+    """CSV cells are text; one that is no whole number becomes null, which the row's checks then report."""
+    if "query_vector" in text.columns:
+        raise InputError("a CSV cannot hold query_vector; use Parquet or JSON lines for questions with vectors")
+    return text.with_columns(
+        pl.col(name).str.strip_chars().cast(column.dtype, strict=False)
+        for name, column in table.columns().items()
+        if name in text.columns and column.dtype.is_integer()
+    )
