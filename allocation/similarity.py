@@ -137,12 +137,20 @@ def cosine_keys(vectors: npt.NDArray[np.int8], queries: npt.NDArray[np.float32])
     levels = list(_exact_levels(queries.astype(np.float64)))
     for low in range(0, len(vectors), _CHUNK):
         chunk = vectors[low : low + _CHUNK].astype(np.float64)
-        dots = sum(chunk @ level.T for level in levels)
+        dots = _rounded_once([chunk @ level.T for level in levels])
         squares = np.einsum("ij,ij->i", chunk, chunk)  # integers below 2^53, exact in any order
         norms = np.sqrt(squares)[:, None] * np.array(query_norms)
         cosines = np.divide(dots, norms, out=np.zeros_like(norms), where=norms > 0)
         keys[low : low + _CHUNK] = np.rint(cosines * KEY_SCALE)
     return keys
+
+
+def _rounded_once(parts: list[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
+    """The sum of the parts, rounded once: plain addition does that for two, seldom are there more."""
+    if len(parts) <= 2:
+        return np.asarray(sum(parts), dtype=np.float64)
+    terms = np.stack(parts, axis=-1)
+    return np.array([math.fsum(row) for row in terms.reshape(-1, len(parts)).tolist()]).reshape(terms.shape[:-1])
 
 
 def _exact_levels(queries: npt.NDArray[np.float64]) -> Iterator[npt.NDArray[np.float64]]:

@@ -72,13 +72,16 @@ def possible_cuts(text: str) -> list[int]:
 
 
 def fences(text: str) -> list[Span]:
-    """Give the fenced code blocks, each up to and with the line break of its closing line."""
+    """Give the fenced code blocks, each up to and with the line break of its closing line.
+
+    A fence may stand after spaces and tabs.
+    """
     found = []
     opened = None
     start = 0
     for line in text.split("\n"):
         end = min(start + len(line) + 1, len(text))
-        if line.startswith(FENCE):
+        if line.lstrip(" \t").startswith(FENCE):
             if opened is None:
                 opened = start
             else:
@@ -116,9 +119,9 @@ def split_long(text: str, start: int, end: int) -> list[Span]:
         allowance = text[start : start + LONGEST_BLOCK]
         mark = max(i if char in CLAUSE_MARKS else -1 for i, char in enumerate(allowance))
         space = max(i if char.isspace() else -1 for i, char in enumerate(allowance))
-        if mark >= LONGEST_BLOCK // 2:
+        if mark + 1 >= LONGEST_BLOCK // 2:
             length = mark + 1
-        elif space >= LONGEST_BLOCK // 2:
+        elif space + 1 >= LONGEST_BLOCK // 2:
             length = space + 1
         else:
             length = LONGEST_BLOCK
@@ -157,7 +160,7 @@ def is_current(record: dict[str, Any]) -> bool:
     for start, end, vector, model in blocks:
         if start != covered or start >= end:
             return False
-        if vector is None or model != blocks[0][3]:
+        if not vector or model != blocks[0][3]:
             return False
         if any(start < node_end < end for node_end in record["node_ends"]):
             return False
@@ -197,12 +200,22 @@ def governing_range(text: str, spans: Sequence[Span], index: int) -> Span:
             if end - spans[first - 1][0] > CONTEXT_LIMIT:
                 return start, end
             first -= 1
-        elif last + 1 < len(spans) and (not ends_sentence(text[start:end]) or begins_with_qualifier(text[end:])):
+        elif last + 1 < len(spans) and (
+            not ends_sentence(text[start:end]) or begins_with_qualifier(following(text, spans, last + 1))
+        ):
             if spans[last + 1][1] - start > CONTEXT_LIMIT:
                 return start, end
             last += 1
         else:
             return start, end
+
+
+def following(text: str, spans: Sequence[Span], first: int) -> str:
+    """Give the blocks from ``first`` on, through blank ones up to the end of one that is not."""
+    last = first
+    while last + 1 < len(spans) and is_blank(text, spans[last]):
+        last += 1
+    return text[spans[first][0] : spans[last][1]]
 
 
 def ends_sentence(text: str) -> bool:
@@ -316,11 +329,13 @@ def server_record(question: str, query: list[float] | None, record: dict[str, An
     again = None
     if query is not None and vectors is not None:
         again = server_cosines([vectors[block] for block in order], query)
+    uncut: list[Span] = []
     rows: list[dict[str, Any]] = []
     for place, block in enumerate(order):
         start, end = governing_range(text, spans, block)
-        if any(start < row["end"] and row["start"] < end for row in rows):
+        if any(start < other_end and other_start < end for other_start, other_end in uncut):
             continue
+        uncut.append((start, end))
         end = min(end, start + SERVER_QUOTE)
         cosine = None if again is None else again[place]
         rows.append({"start": start, "end": end, "inside_rank": len(rows), "cosine": cosine})
@@ -339,6 +354,8 @@ def sequence(
     """Give a question's passages in the order in which a budget is spent on them."""
     text = question["question"]
     query = None if question["query_vector"] is None else list(array("f", question["query_vector"]))
+    # A record without a passage (its text is empty) takes no rank.
+    window = [row for row in window if records[row["record_ref"]]["text"]]
     if policy == "server":
         window = [row for row in window if row["claim_position"] == 0]
         record_ranks = dense_ranks([row["item_position"] for row in window])

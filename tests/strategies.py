@@ -43,7 +43,10 @@ QUESTIONS = (
     *("ΟΔΟΣ", "however, bug-218"),
 )
 BLOCK_SIZES = (1, 1, 2, 3, 5, 8, 13, 21, 40, 80, 160, 400, 800, 1500, 5000)
-STATES = (*["current"] * 5, "none", "gap", "no vector", "models", "node", "overlap")
+STATES = (
+    *["current"] * 6,
+    *("none", "gap", "no vector", "empty vector", "models", "node", "overlap", "empty block", "past the end"),
+)
 
 
 def fragments() -> st.SearchStrategy[str]:
@@ -77,7 +80,7 @@ def texts(draw: st.DrawFn) -> str:
 def partitions(draw: st.DrawFn, text: str) -> list[Span]:
     """Draw blocks that cover a text: as it divides, by drawn sizes, around white space, or in one."""
     kind = draw(st.sampled_from(("divided", "divided", "sizes", "sizes", "words", "whole")))
-    if kind == "divided":
+    if kind == "divided" or not text:
         return divide(text)
     if kind == "whole":
         return [(0, len(text))]
@@ -110,22 +113,7 @@ def vectors(width: int) -> st.SearchStrategy[list[int]]:
 @st.composite
 def records(draw: st.DrawFn, text: str, width: int, palette: list[bytes]) -> dict[str, Any]:
     """Draw a record with a current set, a stale one, or none."""
-    state = draw(
-        st.sampled_from(
-            (
-                "current",
-                "current",
-                "current",
-                "current",
-                "none",
-                "gap",
-                "no vector",
-                "models",
-                "node",
-                "overlap",
-            )
-        )
-    )
+    state = draw(st.sampled_from(STATES))
     if state == "none" or not text:
         return {"text": text, "blocks": [], "node_ends": []}
     spans = draw(partitions(text))
@@ -140,6 +128,12 @@ def records(draw: st.DrawFn, text: str, width: int, palette: list[bytes]) -> dic
         del blocks[at]
     elif state == "no vector":
         blocks[at] = (start, end, None, model)
+    elif state == "empty vector":
+        blocks[at] = (start, end, b"", model)
+    elif state == "empty block":
+        blocks.insert(at, (start, start, vector, model))
+    elif state == "past the end":
+        blocks[-1] = (blocks[-1][0], len(text) + 1, *blocks[-1][2:])
     elif state == "models":
         blocks[at] = (start, end, vector, "m2")
     elif state == "node":
