@@ -19,10 +19,8 @@ def questions(frame: pl.DataFrame, source: str) -> Checked:
     """Questions that can be used, by question_id."""
     vector = pl.col("query_vector")
     finite = vector.list.eval(pl.element().is_finite().fill_null(value=False)).list.all()
-    return _split(
+    judged = _judged(
         numbered(frame),
-        source,
-        ("question_id",),
         [
             (_blank("question_id"), "question_id is empty"),
             (~pl.col("question_id").is_first_distinct(), "question_id occurs before"),
@@ -35,6 +33,7 @@ def questions(frame: pl.DataFrame, source: str) -> Checked:
             ),
         ],
     )
+    return _split(judged, source, ("question_id",))
 
 
 def windows(frame: pl.DataFrame, source: str, questions: pl.DataFrame, problems: pl.DataFrame) -> Checked:
@@ -52,18 +51,19 @@ def windows(frame: pl.DataFrame, source: str, questions: pl.DataFrame, problems:
     known = numbered(frame).join(problems, on="record_ref", how="left", maintain_order="left")
     items = pl.col("item_position").filter(pl.col("item_position") >= 0)
     gap = (items.max() + 1 != items.n_unique()).over("question_id")
-    headless = ~(pl.col("claim_position") == 0).any().over(item)
     head = pl.col("claim_position") == 0
-    usable, rejects = _split(
+    headless = ~head.any().over(item)
+    judged = _judged(
         known,
-        source,
-        (*place, "record_ref"),
         [
             *((pl.col(name).is_null(), f"{name} is missing or not a whole number") for name in numbers),
             *((pl.col(name) < 0, f"{name} is negative") for name in numbers),
-            (~pl.col("question_id").is_in(questions["question_id"].implode()), "question_id is unknown"),
             (
-                ~pl.col("record_ref").is_in(problems["record_ref"].implode()),
+                ~pl.col("question_id").is_in(questions["question_id"].implode(), nulls_equal=True),
+                "question_id is unknown",
+            ),
+            (
+                ~pl.col("record_ref").is_in(problems["record_ref"].implode(), nulls_equal=True),
                 "the store has no such record_ref",
             ),
             (pl.col("problem").is_not_null(), pl.col("problem")),
@@ -78,29 +78,30 @@ def windows(frame: pl.DataFrame, source: str, questions: pl.DataFrame, problems:
         ],
     )
     # A claim whose head was rejected has no item to stand in.
-    orphaned, more = _split(
-        usable.join(numbered(frame).select(_ROW, *place), on=place, maintain_order="left"),
-        source,
-        (*place, "record_ref"),
-        [(headless, "the head of its item was rejected")],
+    orphaned = ~(head & pl.col("reason").is_null()).any().over(item)
+    judged = judged.with_columns(
+        reason=pl.coalesce("reason", pl.when(orphaned).then(pl.lit("the head of its item was rejected")))
     )
-    return orphaned.sort(place).drop("problem"), pl.concat([rejects, more]).sort("row")
+    usable, rejects = _split(judged, source, (*place, "record_ref"))
+    return usable.sort(place).drop("problem"), rejects
 
 
 def evidence(frame: pl.DataFrame, source: str, questions: pl.DataFrame) -> Checked:
     """Evidence labels that can be used, in the order of all columns."""
     start, end = pl.col("start"), pl.col("end")
-    return _split(
+    judged = _judged(
         numbered(frame),
-        source,
-        ("question_id", "record_ref"),
         [
-            (~pl.col("question_id").is_in(questions["question_id"].implode()), "question_id is unknown"),
+            (
+                ~pl.col("question_id").is_in(questions["question_id"].implode(), nulls_equal=True),
+                "question_id is unknown",
+            ),
             (_blank("record_ref"), "record_ref is empty"),
             (start.is_null() != end.is_null(), "a span needs both start and end"),
             ((start < 0) | (end <= start), "the span is empty or negative"),
         ],
     )
+    return _split(judged, source, ("question_id", "record_ref"))
 
 
 def refuse(rejects: pl.DataFrame) -> None:
@@ -123,14 +124,18 @@ def _blank(column: str) -> pl.Expr:
     return pl.col(column).is_null() | (pl.col(column).str.strip_chars() == "")
 
 
-def _split(
-    frame: pl.DataFrame, source: str, key: tuple[str, ...], reasons: list[tuple[pl.Expr, str | pl.Expr]]
-) -> Checked:
-    """Rows to which no reason applies, sorted by ``key``, and the others with the first reason that does."""
-    first = pl.coalesce(
-        pl.when(applies).then(pl.lit(reason) if isinstance(reason, str) else reason) for applies, reason in reasons
+def _judged(frame: pl.DataFrame, reasons: list[tuple[pl.Expr, str | pl.Expr]]) -> pl.DataFrame:
+    """``frame`` with reason: the first that applies to the row, null where none does."""
+    return frame.with_columns(
+        reason=pl.coalesce(
+            pl.when(applies).then(pl.lit(reason) if isinstance(reason, str) else reason)
+            for applies, reason in reasons
+        )
     )
-    judged = frame.with_columns(reason=first)
+
+
+def _split(judged: pl.DataFrame, source: str, key: tuple[str, ...]) -> Checked:
+    """Rows without a reason, sorted by ``key``, and the others."""
     names = [
         pl.format("{}={}", pl.lit(name), pl.col(name).cast(pl.String).fill_null("?").str.slice(0, 80))
         for name in key

@@ -1,6 +1,7 @@
 """Build every question's payload sequence from a store, and write it as Parquet."""
 
 import hashlib
+import os
 import platform
 import sys
 import time
@@ -8,9 +9,11 @@ import tomllib
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from io import BufferedReader
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -36,6 +39,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _BLOCK_SETS = {"record_ref": pl.String, "blocks": pl.Int64, "divided": pl.Boolean}
+_OTHER_WIDTH = "have a query_vector of another width than their records' vectors; words alone rank their passages"
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -49,6 +53,15 @@ class Inputs:
     evidence: pl.DataFrame | None
     rejects: pl.DataFrame
     foreign: int  # window rows that name a record of another agent
+
+
+@dataclass(frozen=True)
+class Built:
+    """A shard's evidence sequences, and what its records' blocks came from."""
+
+    rows: pl.DataFrame
+    block_sets: pl.DataFrame
+    other_width: int  # questions whose vector cannot be compared with any vector of their records
 
 
 @app.command()
@@ -98,13 +111,13 @@ def main(
         paths = {"store": store, "questions": questions, "windows": windows}
         if evidence is not None:
             paths["evidence"] = evidence
+        for path in (*paths.values(), out):
+            if str(path) != os.fsencode(path).decode(errors="replace"):
+                raise InputError(f"{path}: the name is not valid UTF-8; rename it")
         _build(paths, names, chosen, out, skip=on_bad_row == "skip", shard_size=shard_size, jobs=jobs)
-    except InputError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2) from error
-    except OSError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from error
+    except (InputError, OSError) as error:
+        typer.echo("error: " + " ".join(str(error).splitlines()), err=True)
+        raise typer.Exit(2 if isinstance(error, InputError) else 1) from error
 
 
 def _sequence_names(text: str) -> list[str]:
@@ -126,7 +139,7 @@ def _settings(file: Path | None, pairs: list[str], passages: str | None, rrf_k: 
         key, equals, value = pair.partition("=")
         if not equals:
             raise InputError(f"--set {pair}: write it as KEY=VALUE")
-        values[key] = int(value) if value.isdecimal() else value
+        values[key] = int(value) if value.isdecimal() and len(value) < 20 else value
     flags = {"passages": passages, "rrf_k": rrf_k}
     return settings_of(values | {name: value for name, value in flags.items() if value is not None})
 
@@ -141,24 +154,31 @@ def _build(
     shard_size: int,
     jobs: int,
 ) -> None:
+    warnings: list[str] = []
+
+    def warn(text: str) -> None:
+        warnings.append(text)
+        typer.echo(f"warning: {text}", err=True)
+
     began = time.perf_counter()
     passages = 0
     block_sets = [pl.DataFrame(schema=_BLOCK_SETS)]
+    other_width = 0
     with (
-        ThreadPoolExecutor(1) as hasher,
+        outputs.run_folder(out) as folder,  # outermost: a store that changed is found out when it is closed
         open_store(paths["store"]) as store,
-        outputs.run_folder(out) as folder,
+        ThreadPoolExecutor(1) as hasher,
     ):
-        described = {name: hasher.submit(_describe, path) for name, path in paths.items()}
+        contents = {"store": store.content}
+        described = {name: hasher.submit(_describe, path, contents.get(name)) for name, path in paths.items()}
         ready = _read(paths, store, skip=skip)
-        warnings = _warnings(ready)
-        for warning in warnings:
-            typer.echo(f"warning: {warning}", err=True)
+        for warning in _warnings(ready):
+            warn(warning)
         files = {name: outputs.SequenceFiles(folder, name) for name in names}
         shards = _shards(ready, store, shard_size)
         total = -(-len(ready.questions) // shard_size)
         built = _in_order(shards, lambda shard: _evidence(shard, settings), jobs)
-        for rows, sets in track(
+        for shard in track(
             built,
             "building",
             total,
@@ -166,9 +186,12 @@ def _build(
             transient=True,
             disable=not sys.stderr.isatty(),
         ):
-            files["evidence"].add(rows)
-            passages += len(rows)
-            block_sets.append(sets)
+            files["evidence"].add(shard.rows)
+            passages += len(shard.rows)
+            block_sets.append(shard.block_sets)
+            other_width += shard.other_width
+        if other_width:
+            warn(f"{other_width} questions {_OTHER_WIDTH}")
         for file in files.values():
             file.close()
         if len(ready.rejects):
@@ -242,18 +265,28 @@ def _shards(ready: Inputs, store: Store, size: int) -> Iterator[Shard]:
         yield questions, windows, store.records(refs), store.blocks(refs)
 
 
-def _evidence(shard: Shard, settings: Settings) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The shard's evidence sequences, and what its records' blocks came from."""
+def _evidence(shard: Shard, settings: Settings) -> Built:
     sets = pl.DataFrame(schema=_BLOCK_SETS)
+    other_width = 0
 
     def watch(step: str, table: pl.DataFrame) -> pl.DataFrame:
-        nonlocal sets
+        nonlocal sets, other_width
         if step == "blocks":
             divided = pl.col("vector").is_null().any()
             sets = table.group_by("record_ref").agg(blocks=pl.len().cast(pl.Int64), divided=divided)
+            other_width = _of_other_width(*shard[:2], table)
         return table
 
-    return chain.evidence(*shard, settings, watch), sets
+    return Built(chain.evidence(*shard, settings, watch), sets, other_width)
+
+
+def _of_other_width(questions: pl.DataFrame, windows: pl.DataFrame, blocks: pl.DataFrame) -> int:
+    """How many questions have a query vector, and records with vectors, but none of the query's width."""
+    stored = blocks.filter(pl.col("vector").is_not_null()).select("record_ref", "width").unique()
+    asked = questions.select("question_id", asked=pl.col("query_vector").list.len()).filter(pl.col("asked") > 0)
+    pairs = asked.join(windows, on="question_id").join(stored, on="record_ref")
+    fits = (pl.col("width") == pl.col("asked")).fill_null(value=False)
+    return len(pairs.group_by("question_id").agg(fits=fits.any()).filter(~pl.col("fits")))
 
 
 def _in_order(tasks: Iterator[T], work: Callable[[T], R], jobs: int) -> Iterator[R]:
@@ -268,10 +301,11 @@ def _in_order(tasks: Iterator[T], work: Callable[[T], R], jobs: int) -> Iterator
             yield running.popleft().result()
 
 
-def _describe(path: Path) -> dict[str, Any]:
+def _describe(path: Path, opened: BufferedReader | None = None) -> dict[str, Any]:
     if path.is_dir():
         return {"path": str(path), "files": [_describe(file) for file in sorted(path.glob("*.parquet"))]}
-    with path.open("rb") as content:
+    with path.open("rb") if opened is None else nullcontext(opened) as content:
+        content.seek(0)
         digest = hashlib.file_digest(content, "sha256").hexdigest()
     return {"path": str(path), "bytes": path.stat().st_size, "sha256": digest}
 

@@ -1,6 +1,7 @@
 """Write a run: whole under its name, or not at all (DESIGN.md, "Outputs")."""
 
 import fcntl
+import glob
 import json
 import os
 import shutil
@@ -29,22 +30,24 @@ def run_folder(out: Path) -> Iterator[Path]:
     Raises:
         InputError: ``out`` exists and is not a run's folder.
     """
-    out = Path(os.path.abspath(out))
+    out = Path(os.path.realpath(out))  # a link stays, what it points to is replaced
     out.parent.mkdir(parents=True, exist_ok=True)
-    _clear_leftovers(out)
-    if out.exists() and not (out / "run.json").is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out}: exists and is not the output of a run; choose another --out")
-    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.part-", dir=out.parent))
-    folder.chmod(0o777 & ~_umask())
-    lock = os.open(folder, os.O_RDONLY)
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    with _alone_in(out.parent):
+        _clear_leftovers(out)
+        if out.exists() and not (out / "run.json").is_file() and (not out.is_dir() or any(out.iterdir())):
+            raise InputError(f"{out}: exists and is not the output of a run; choose another --out")
+        folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.part-", dir=out.parent))
+        lock = os.open(folder, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
     try:
+        folder.chmod(0o777 & ~_umask())
         yield folder
         _flush(folder)
-        earlier = folder.with_name(folder.name.replace(".part-", ".old-"))
-        if out.exists():
-            out.rename(earlier)
-        folder.rename(out)
+        earlier = folder.with_name(f".{out.name}.old-{folder.name[-8:]}")
+        with _alone_in(out.parent):
+            if out.exists():
+                out.rename(earlier)
+            folder.rename(out)
         shutil.rmtree(earlier, ignore_errors=True)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -53,13 +56,25 @@ def run_folder(out: Path) -> Iterator[Path]:
         os.close(lock)
 
 
+@contextmanager
+def _alone_in(parent: Path) -> Iterator[None]:
+    """Hold off other runs that begin or end in this folder, so that none meets another between two steps."""
+    handle = os.open(parent, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 def _clear_leftovers(out: Path) -> None:
-    for earlier in out.parent.glob(f".{out.name}.old-*"):
+    name = glob.escape(out.name)
+    for earlier in out.parent.glob(f".{name}.old-*"):
         if out.exists():
             shutil.rmtree(earlier, ignore_errors=True)
         else:  # killed between the two renames: what was there before comes back
             earlier.rename(out)
-    for folder in out.parent.glob(f".{out.name}.part-*"):
+    for folder in out.parent.glob(f".{name}.part-*"):
         handle = os.open(folder, os.O_RDONLY)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held as long as its run lives

@@ -1,17 +1,20 @@
 """Read a store, SQLite or Parquet, without ever writing to it or beside it (DESIGN.md, "Inputs")."""
 
 import json
+import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, Protocol, Self
 from urllib.parse import quote
 
 import adbc_driver_manager
 import adbc_driver_sqlite.dbapi
+import dataframely as dy
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,12 +40,16 @@ _REF = re.compile(r"(mem|ep):(0|[1-9][0-9]{0,17})", re.ASCII)
 
 _PROBLEM = {"record_ref": pl.String, "agent_id": pl.String, "problem": pl.String}
 _BATCH = 2000  # records read at a time where only their state matters
+_HEADER = 100  # bytes of an SQLite file's header
+_PATIENCE = 10_000  # milliseconds to wait for a server that is committing
 
 
 class Store(Protocol):
     """A store opened for reading; all reads see one state of it."""
 
     facts: dict[str, Any]
+    # NOTE: an SQLite store's own file. Closing any other handle on it would drop SQLite's locks (POSIX).
+    content: BufferedReader | None
 
     def problems(self, refs: pl.Series) -> pl.DataFrame:
         """record_ref, agent_id and problem (null: usable) of those of ``refs`` that the store holds."""
@@ -96,40 +103,59 @@ class SqliteStore:
         self._cleanup.close()
 
     def _connect(self) -> adbc_driver_sqlite.dbapi.Cursor:
-        path, mode = self._path, "mode=ro"
-        with path.open("rb") as file:
-            header = file.read(20)
+        path, mode = self._path.resolve(), "mode=ro"  # SQLite's own files stand beside what a link points to
+        content = self._cleanup.enter_context(path.open("rb"))
+        self.content: BufferedReader | None = content
+        header = content.read(_HEADER)
         if header[:16] != b"SQLite format 3\0":
             raise InputError(f"{path}: not an SQLite file; give the memory server's database")
-        if len(header) < 20:
+        if len(header) < _HEADER:
             raise InputError(f"{path}: truncated; restore it from a backup")
+        if int.from_bytes(header[56:60], "big") > 1:
+            raise InputError(
+                f"{path}: its texts are UTF-16; give a database in UTF-8, as the memory server makes it"
+            )
         log, index = (path.with_name(path.name + ending) for ending in ("-wal", "-shm"))
-        if header[18] == 2 and not index.exists():
+        if header[18] == 2 and not (index.exists() and log.exists()):
             # NOTE: a write-ahead store that nobody has open. Opened as usual, SQLite would make files beside it.
             if log.exists() and log.stat().st_size:
                 folder = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory()))
+                before = path.stat()
                 for file_path in (path, log):
                     shutil.copyfile(file_path, folder / file_path.name)
+                _refuse_if_changed(path, before)
                 path = folder / path.name
             else:
                 mode = "mode=ro&immutable=1"
                 self._cleanup.callback(_refuse_if_changed, path, path.stat())
         try:
-            connection = adbc_driver_sqlite.dbapi.connect(f"file:{quote(str(path.absolute()))}?{mode}")
+            connection = adbc_driver_sqlite.dbapi.connect(f"file:{quote(str(path))}?{mode}")
             self._cleanup.callback(connection.close)
             cursor = connection.cursor()
             self._cleanup.callback(cursor.close)
             cursor.execute("PRAGMA trusted_schema = OFF")
+            cursor.execute(f"PRAGMA busy_timeout = {_PATIENCE}")
+            cursor.fetchall()
             cursor.execute("SELECT count(*) FROM sqlite_schema")  # starts the read transaction
             cursor.fetchall()
         except adbc_driver_manager.Error as error:
             raise self._unreadable(error) from error
+        if not (header[18] == 2 and log.exists() and log.stat().st_size):
+            self._refuse_truncated(content)
         return cursor
 
+    def _refuse_truncated(self, content: BufferedReader) -> None:
+        """SQLite notices a lost end only when it reads a page there, so compare sizes, in the transaction."""
+        header = os.pread(content.fileno(), _HEADER, 0)
+        page = int.from_bytes(header[16:18], "big")
+        expected = int.from_bytes(header[28:32], "big") * (65536 if page == 1 else page)
+        size = os.fstat(content.fileno()).st_size
+        if header[24:28] == header[92:96] and size < expected:  # else an old SQLite wrote it, and no size counts
+            raise InputError(f"{self._path}: truncated, {size} of {expected} bytes; restore it from a backup")
+
     def _unreadable(self, error: Exception) -> InputError:
-        what = str(error).replace("\n", " ")[:200]
         return InputError(
-            f"{self._path}: cannot be read ({what}); check it with `sqlite3 FILE 'PRAGMA quick_check'`"
+            f"{self._path}: cannot be read ({_one_line(error)}); check it with `sqlite3 FILE 'PRAGMA quick_check'`"
         )
 
     def _select(self, sql: str, *parameters: object) -> pl.DataFrame:
@@ -183,17 +209,16 @@ class SqliteStore:
                 ids,
             )
             if len(found):
-                text = pl.col("text").cast(pl.String, strict=False)
                 problem = (
                     pl.when(pl.col("is_text") == 0)
                     .then(pl.lit("its record holds no text"))
-                    .when(pl.col("text").bin.size() == 0)
+                    .when(pl.col("text") == "")
                     .then(pl.lit("its record's text is empty"))
-                    .when(text.is_null())
+                    .when(pl.col("text").is_null())
                     .then(pl.lit("its record's text is not valid UTF-8"))
                 )
-                agent = pl.col("agent_id").cast(pl.String, strict=False).fill_null("")
-                frames.append(found.select("record_ref", agent, problem.alias("problem"), text))
+                decoded = found.with_columns(_utf8(found["agent_id"]).fill_null(""), _utf8(found["text"]))
+                frames.append(decoded.select("record_ref", "agent_id", problem.alias("problem"), "text"))
         return pl.concat(frames)
 
     def problems(self, refs: pl.Series) -> pl.DataFrame:
@@ -208,7 +233,7 @@ class SqliteStore:
         )
         ends = nodes.group_by("record_ref").agg(pl.col("node_ends").sort())
         records = self._texts(refs).join(ends, on="record_ref", how="left").sort("record_ref")
-        return conform(records, Records, str(self._path))
+        return _records(records, self._path)
 
     def blocks(self, refs: pl.Series) -> pl.DataFrame:
         """See Store."""
@@ -228,8 +253,9 @@ class SqliteStore:
         if found.is_empty():
             return StoredBlocks.create_empty()
         # A label that is not UTF-8 becomes null, and so its set not current.
-        label = pl.col("embedding_model").cast(pl.String, strict=False)
-        return conform(found.with_columns(label), StoredBlocks, str(self._path))
+        label = _utf8(found["embedding_model"])
+        rows = conform(found.with_columns(label), StoredBlocks, str(self._path))
+        return rows.sort("record_ref", "block_index")
 
     def _children(self, refs: pl.Series, table: str, columns: str, order: str) -> pl.DataFrame:
         """Rows of a table that hangs on records: record_ref and ``columns``, in order."""
@@ -248,6 +274,21 @@ class SqliteStore:
         return pl.concat(frames) if frames else empty
 
 
+def _utf8(values: pl.Series) -> pl.Series:
+    """Bytes as text; null where they are not UTF-8."""
+
+    def decoded(value: bytes) -> str | None:
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return None
+
+    try:
+        return values.cast(pl.String)
+    except pl.exceptions.ComputeError:  # NOTE: polars 2.1 fails so even with strict=False
+        return pl.Series(values.name, map(decoded, values), dtype=pl.String)
+
+
 def _ids(refs: pl.Series) -> Iterable[tuple[str, str]]:
     """The ids of each kind of record among ``refs``, as a JSON array; names that are no reference are left out."""
     parsed = [match.groups() for match in map(_REF.fullmatch, refs.to_list()) if match]
@@ -255,6 +296,18 @@ def _ids(refs: pl.Series) -> Iterable[tuple[str, str]]:
         ids = [int(number) for own, number in parsed if own == kind]
         if ids:
             yield kind, json.dumps(ids)
+
+
+def _records(rows: pl.DataFrame, path: Path) -> pl.DataFrame:
+    records = conform(rows, Records, str(path))
+    twice = records.filter(pl.col("record_ref").is_duplicated())["record_ref"]
+    if len(twice):
+        raise InputError(f"{path}: record {twice.sort().item(0)} occurs twice; a store holds a record once")
+    return records
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def _refuse_if_changed(path: Path, before: Any) -> None:
@@ -273,8 +326,9 @@ class ParquetStore:
     def __init__(self, folder: Path) -> None:
         """Open the files and index their rows; raises InputError as ``open_store`` says."""
         self.facts = {"kind": "parquet"}
-        self._records = _IndexedFile(folder / "records.parquet")
-        self._blocks = _IndexedFile(folder / "blocks.parquet")
+        self.content: BufferedReader | None = None
+        self._records = _IndexedFile(folder / "records.parquet", Records)
+        self._blocks = _IndexedFile(folder / "blocks.parquet", StoredBlocks)
 
     def __enter__(self) -> Self:
         """Itself, open already."""
@@ -298,37 +352,51 @@ class ParquetStore:
 
     def records(self, refs: pl.Series) -> pl.DataFrame:
         """See Store."""
-        return conform(self._records.rows(refs), Records, str(self._records.path)).sort("record_ref")
+        return _records(self._records.rows(refs), self._records.path).sort("record_ref")
 
     def blocks(self, refs: pl.Series) -> pl.DataFrame:
         """See Store."""
-        rows = conform(self._blocks.rows(refs), StoredBlocks, str(self._blocks.path))
-        return rows.sort("record_ref", "block_index")
+        return conform(self._blocks.rows(refs), StoredBlocks, str(self._blocks.path)).sort(
+            "record_ref", "block_index"
+        )
 
 
 class _IndexedFile:
     """A Parquet file of which only the row groups that hold the wanted records are read."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, table: type[dy.Schema]) -> None:
         self.path = path
         if not path.is_file():
             raise InputError(f"{path}: no such file; a Parquet store has records.parquet and blocks.parquet")
-        try:
+        with self._readable():
             self._file = pq.ParquetFile(path)
-            groups = [
-                pl.DataFrame(pl.from_arrow(self._file.read_row_group(i, columns=["record_ref"])))
-                .unique()
-                .with_columns(group=i)
-                for i in range(self._file.num_row_groups)
-            ]
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{path}: cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+            columns = pl.DataFrame(pl.from_arrow(self._file.schema_arrow.empty_table()))
+        conform(columns, table, str(path))
+        self._columns = [name for name in table.column_names() if name in columns.columns]
+        groups = [
+            self._read([i], ["record_ref"]).unique().with_columns(group=i)
+            for i in range(self._file.num_row_groups)
+        ]
         self._groups = pl.concat([pl.DataFrame(schema={"record_ref": pl.String, "group": pl.Int32}), *groups])
 
     def rows(self, refs: pl.Series) -> pl.DataFrame:
-        wanted = self._groups.filter(pl.col("record_ref").is_in(refs.implode()))["group"].unique().sort()
-        table = self._file.read_row_groups(wanted.to_list())
-        return pl.DataFrame(pl.from_arrow(table)).filter(pl.col("record_ref").is_in(refs.implode()))
+        groups = self._groups.filter(pl.col("record_ref").is_in(refs.implode()))["group"].unique().sort()
+        return self._read(groups.to_list(), self._columns).filter(pl.col("record_ref").is_in(refs.implode()))
+
+    def _read(self, groups: list[int], columns: list[str]) -> pl.DataFrame:
+        with self._readable():
+            table = self._file.read_row_groups(groups, columns=columns)
+            table.validate(full=True)  # polars takes an Arrow text for UTF-8 without looking
+        return pl.DataFrame(pl.from_arrow(table)).with_columns(pl.col("record_ref").cast(pl.String))
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(
+                f"{self.path}: cannot be read as Parquet ({_one_line(error)}); export the store again"
+            ) from error
 
     def close(self) -> None:
         self._file.close()

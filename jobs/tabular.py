@@ -1,5 +1,6 @@
 """Read a table of the chain from Parquet, CSV or JSON lines."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import polars as pl
 
 from allocation.errors import InputError
 from allocation.tables import conform
+
+_HALF_PAIR = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 
 
 def read(path: Path, table: type[dy.Schema]) -> pl.DataFrame:
@@ -21,9 +24,9 @@ def read(path: Path, table: type[dy.Schema]) -> pl.DataFrame:
     columns = table.column_names()
     readers: dict[str, Callable[[], pl.DataFrame]] = {
         ".parquet": lambda: _known(pl.scan_parquet(path, glob=False), columns),
-        ".csv": lambda: _whole_numbers(pl.read_csv(path, infer_schema=False, glob=False), table),
-        ".jsonl": lambda: pl.read_ndjson(path, infer_schema_length=None),
-        ".ndjson": lambda: pl.read_ndjson(path, infer_schema_length=None),
+        ".csv": lambda: _whole_numbers(pl.read_csv(path, infer_schema=False, glob=False), table, path),
+        ".jsonl": lambda: _json_lines(path),
+        ".ndjson": lambda: _json_lines(path),
     }
     if path.suffix not in readers:
         raise InputError(f"{path}: unknown kind of file; the name must end in {', '.join(readers)}")
@@ -39,10 +42,21 @@ def _known(scan: pl.LazyFrame, columns: list[str]) -> pl.DataFrame:
     return scan.select([name for name in columns if name in present] or pl.all()).collect()
 
 
-def _whole_numbers(text: pl.DataFrame, table: type[dy.Schema]) -> pl.DataFrame:
+def _json_lines(path: Path) -> pl.DataFrame:
+    content = path.read_bytes()
+    # NOTE: polars reads half of a surrogate pair as a NUL character instead of refusing it.
+    if half := _HALF_PAIR.search(content):
+        line = content.count(b"\n", 0, half.start()) + 1
+        raise InputError(f"{path}: line {line}: \\u escape of half a surrogate pair; write the character itself")
+    return pl.read_ndjson(content, infer_schema_length=None)
+
+
+def _whole_numbers(text: pl.DataFrame, table: type[dy.Schema], path: Path) -> pl.DataFrame:
     """CSV cells are text; one that is no whole number becomes null, which the row's checks then report."""
     if "query_vector" in text.columns:
-        raise InputError("a CSV cannot hold query_vector; use Parquet or JSON lines for questions with vectors")
+        raise InputError(
+            f"{path}: a CSV cannot hold query_vector; use Parquet or JSON lines for questions with vectors"
+        )
     return text.with_columns(
         pl.col(name).str.strip_chars().cast(column.dtype, strict=False)
         for name, column in table.columns().items()
