@@ -11,10 +11,15 @@ default:
 build-sequences *arguments:
     {{ python }} jobs.build_sequences "$@"
 
+# Show a question's context: just render QUESTION --sequence coverage --budget 2800
+[positional-arguments]
+render *arguments:
+    {{ python }} jobs.render "$@"
+
 # Run the tests
 [positional-arguments]
 test *arguments:
-    {{ python }} pytest "$@"
+    uv run --group server python -m pytest "$@"
 
 # Format, lint, check types, run the tests
 check: && test

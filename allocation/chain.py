@@ -1,62 +1,130 @@
-"""The algorithm: one function, one step a line (DESIGN.md, "The chain")."""
+"""The algorithm: ``rank``, one step a line, and ``build``, each sequence from it (DESIGN.md, "The chain")."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
-from allocation import block_sets, costs, fusion, passages, ranges, ranks, server, similarity
+from allocation import block_sets, costs, fusion, parts, passages, quotes, ranges, ranks, server, similarity, steps
+from allocation.errors import InputError
 from allocation.settings import Settings
-from allocation.tables import Sequence
+from allocation.tables import Parts, Sequences
 from allocation.text import Corpus
 
 Watch = Callable[[str, pl.DataFrame], pl.DataFrame]
+
+# Built by default, in this order; the others only when asked for.
+COMPARED = ("items", "evidence", "whole", "coverage")
+YARDSTICKS = ("oracle", "cosine", "recall")
+_ITEMS = re.compile(r"items(?:@([1-9][0-9]{0,5})/([1-9][0-9]{0,5}))?")
+_QUOTE_SIZES = (800, 400)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some questions with all that their sequences are made from."""
+
+    questions: pl.DataFrame  # Questions
+    windows: pl.DataFrame  # Windows of these questions
+    records: pl.DataFrame  # Records the windows name
+    blocks: pl.DataFrame  # StoredBlocks of these records
+    nodes: pl.DataFrame  # StoredNodes of these records
+    entities: pl.DataFrame  # Entities of these agents
+    evidence: pl.DataFrame | None = None  # Evidence; what only the oracle reads
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A shard after everything that does not depend on the sequence."""
+
+    questions: pl.DataFrame
+    window: pl.DataFrame  # window rows, numbered
+    records: pl.DataFrame
+    corpus: Corpus
+    pairs: pl.DataFrame  # question x block of every window row, with the block's place in its record
+    passages: pl.DataFrame  # with the three ranks, in fused order
 
 
 def _unwatched(_step: str, frame: pl.DataFrame) -> pl.DataFrame:
     return frame
 
 
-def evidence(
-    questions: pl.DataFrame,
-    windows: pl.DataFrame,
-    records: pl.DataFrame,
-    stored_blocks: pl.DataFrame,
-    settings: Settings,
-    watch: Watch = _unwatched,
-) -> pl.DataFrame:
-    """The evidence sequence of every question.
+def names_of(text: str) -> list[str]:
+    """The sequences named in a list by commas.
+
+    Raises:
+        InputError: a name that is no sequence.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in COMPARED + YARDSTICKS and not _ITEMS.fullmatch(name):
+            known = ", ".join(COMPARED + YARDSTICKS)
+            raise InputError(f"sequence {name!r} is unknown; choose from {known}, items@FIRST/REST")
+    if not names:
+        raise InputError("no sequence named; choose one at least")
+    return list(dict.fromkeys(names))
+
+
+def build(
+    shard: Shard, settings: Settings, names: Sequence[str] = COMPARED, watch: Watch = _unwatched
+) -> tuple[dict[str, pl.DataFrame], pl.DataFrame]:
+    """Every named sequence of every question, and the questions' parts.
 
     Args:
-        questions: Questions.
-        windows: Windows of these questions; every record_ref is one of ``records``.
-        records: Records the windows name.
-        stored_blocks: StoredBlocks of these records.
+        shard: Questions and what they are answered from.
         settings: How passages are made and ordered.
+        names: What to build, as ``names_of`` gives them.
         watch: Called with the name and the table of each step; returns the table.
 
     Returns:
-        Sequence: all passages of each question, ordered by question_id, position.
-    """
-    own = settings.passages == "server"
-    questions, records = questions.sort("question_id"), _by_scope(records)
-    corpus = Corpus(records["text"])
+        Sequences by name, each ordered by question_id, position; and Parts (empty unless coverage is built).
 
-    blocks = watch("blocks", block_sets.build(records, stored_blocks))
+    Raises:
+        InputError: ``oracle`` without evidence.
+    """
+    ranked = rank(shard, settings, watch)
+    found: pl.DataFrame = Parts.create_empty()
+    excerpts = None
+    if settings.passages == "server" or any(map(_ITEMS.fullmatch, names)):
+        excerpts = quotes.excerpts(ranked.pairs, ranked.window, shard.nodes, ranked.questions, ranked.corpus)
+    built = {}
+    for name in names:
+        sizes = _ITEMS.fullmatch(name)
+        if sizes:
+            first, rest = (int(size) for size in sizes.groups()) if sizes[1] else _QUOTE_SIZES
+            ordered = quotes.heads(ranked.pairs, ranked.window, first, rest).with_columns(round=-1)
+        else:
+            ordered, own_parts = _ordered(name, ranked, shard, settings)
+            if own_parts is not None:
+                found = own_parts
+            ordered = costs.add(watch(name, ordered))
+        later = excerpts if sizes or settings.passages == "server" else None
+        built[name] = watch(f"{name}_costs", _as_sequence(ordered, later, ranked.window))
+    return built, found
+
+
+def rank(shard: Shard, settings: Settings, watch: Watch = _unwatched) -> Ranked:
+    """Passages of every question with their three ranks, in fused order."""
+    own = settings.passages == "server"
+    questions, records = shard.questions.sort("question_id"), _by_scope(shard.records)
+    corpus = Corpus(records["text"])
+    window = _numbered(shard.windows, questions, records, corpus)
+    window = ranks.of_records(window, "item_position" if own else "recall_rank")
+
+    blocks = watch("blocks", block_sets.build(records, shard.blocks))
     blocks = watch("ranges", ranges.governing(blocks, corpus))
     if not own:
-        blocks = watch("passages", passages.merge(blocks, corpus, settings.passage_limit)).sort(
-            "record", "block_index"
-        )
-    window = _numbered(server.heads(windows) if own else windows, questions, records)
+        blocks = watch("passages", passages.merge(blocks, corpus, settings.passage_limit))
     pairs = _pairs(window, blocks)
     pairs = watch("similarity", similarity.add(pairs, questions, blocks, corpus))
     if own:
         pairs = watch("server_cosines", server.add_cosines(pairs, questions, blocks))
     pairs = watch("block_places", ranks.block_places(pairs))
-    folded = server.passages(pairs, questions, blocks, corpus.lengths) if own else ranks.fold(pairs)
+    folded = server.passages(_of_heads(pairs, window), questions, blocks, corpus.lengths) if own else ranks.fold(pairs)
     ranked = watch("ranks", ranks.add(folded.join(window, on="window_row")))
     ordered = watch("fused_order", fusion.order(ranked, settings.rrf_k))
-    return watch("costs", costs.add(ordered)).pipe(_as_sequence)
+    return Ranked(questions, window, records, corpus, pairs, ordered.drop("place", "cosine_key", "recall_rank"))
 
 
 def _by_scope(records: pl.DataFrame) -> pl.DataFrame:
@@ -64,36 +132,83 @@ def _by_scope(records: pl.DataFrame) -> pl.DataFrame:
     return records.sort("agent_id", "record_ref")
 
 
-def _numbered(windows: pl.DataFrame, questions: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
+def _numbered(windows: pl.DataFrame, questions: pl.DataFrame, records: pl.DataFrame, corpus: Corpus) -> pl.DataFrame:
     """Window rows with window_row, question and record: row numbers, quicker to group by than names."""
+    numbered_records = records.select("record_ref", length=pl.Series(corpus.lengths)).with_row_index("record")
     return (
         windows.sort("question_id", "item_position", "claim_position")
-        .join(
-            questions.select("question_id").with_row_index("question"),
-            on="question_id",
-            maintain_order="left",
-        )
-        .join(records.select("record_ref").with_row_index("record"), on="record_ref", maintain_order="left")
+        .join(questions.select("question_id").with_row_index("question"), on="question_id", maintain_order="left")
+        .join(numbered_records, on="record_ref", maintain_order="left")
         .with_row_index("window_row")
-        .with_columns(pl.col("window_row", "question", "record").cast(pl.Int64))
+        .with_columns(pl.col("window_row", "question", "record", "item_position", "claim_position").cast(pl.Int64))
     )
 
 
 def _pairs(window: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
     """A row for each question and block of its window, ordered by window_row, block_index."""
-    numbered = blocks.drop("record_ref", "start", "end", "vector", "width").with_columns(
-        block=pl.int_range(pl.len(), dtype=pl.Int64)
+    numbered_blocks = blocks.select(
+        pl.exclude("record_ref", "start", "end", "vector", "width"),
+        stored=pl.col("vector").is_not_null(),
+        block=pl.int_range(pl.len(), dtype=pl.Int64),
     )
     return window.select("window_row", "question", "record").join(
-        numbered, on="record", maintain_order="left_right"
+        numbered_blocks, on="record", maintain_order="left_right"
     )
 
 
-def _as_sequence(ordered: pl.DataFrame) -> pl.DataFrame:
-    no_parts = pl.lit(None, dtype=pl.List(pl.Int32))
-    columns = Sequence.columns()
-    return (
-        ordered.rename({"passage_start": "start", "passage_end": "end"})
-        .with_columns(parts=no_parts, new_parts=no_parts)
-        .select(pl.col(name).cast(column.dtype) for name, column in columns.items())
+def _of_heads(pairs: pl.DataFrame, window: pl.DataFrame) -> pl.DataFrame:
+    heads = window.filter(pl.col("claim_position") == 0).select("window_row")
+    return pairs.join(heads, on="window_row", how="semi", maintain_order="left")
+
+
+def _ordered(name: str, ranked: Ranked, shard: Shard, settings: Settings) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """The steps of one passage order, and the parts where it needed them."""
+    fused = ranked.passages
+    if name == "evidence":
+        return fused, None
+    if name == "whole":
+        return steps.whole(fused), None
+    if name == "coverage":
+        base = steps.whole(fused) if settings.coverage_base == "whole" else fused
+        found, held = parts.build(ranked.questions, ranked.window, ranked.records, base, shard.entities, settings)
+        ordered = steps.covered(held, settings.step_up, settings.step_down, settings.keep_records)
+        return ordered, found
+    if name == "oracle":
+        if shard.evidence is None:
+            raise InputError("the sequence oracle needs evidence labels; give --evidence")
+        return steps.oracle(fused, shard.evidence), None
+    if name == "recall":
+        return steps.recall(fused), None
+    return fusion.order(fused, settings.rrf_k, ("cosine_rank",)), None
+
+
+def _as_sequence(ordered: pl.DataFrame, excerpts: pl.DataFrame | None, window: pl.DataFrame) -> pl.DataFrame:
+    """Steps, and excerpts behind them in rounds, as a Sequence."""
+    fields = ("question_id", "item_position", "claim_position", "record_ref", "record_rank")
+    if "ranges" not in ordered.columns:  # passages: one range a step
+        span = pl.struct(start="passage_start", end="passage_end").cast(quotes.Range)
+        ordered = ordered.with_columns(round=-1, ranges=pl.concat_list(span), basis=pl.lit("passage"))
+    tail = [] if excerpts is None else [excerpts]
+    rows = (
+        pl.concat([ordered, *tail], how="diagonal_relaxed")
+        .select(pl.exclude("question", *fields))
+        .join(window.select("window_row", "question", *fields), on="window_row")
     )
+    place = pl.col("position") if "position" in rows.columns else pl.col("item_position")
+    rows = fusion.numbered(rows.sort("question", "round", pl.when(pl.col("round") < 0).then(place), "item_position"))
+    for column, dtype in (
+        ("inside_rank", pl.Int32),
+        ("cosine_rank", pl.Int32),
+        ("mask", pl.Int64),
+        ("new_mask", pl.Int64),
+    ):
+        if column not in rows.columns:
+            rows = rows.with_columns(pl.lit(None, dtype=dtype).alias(column))
+    columns = Sequences.columns()
+    return rows.with_columns(
+        start=pl.col("ranges").list.first().struct.field("start"),
+        end=pl.col("ranges").list.last().struct.field("end"),
+        used=pl.col("cost").cum_sum().over("question", order_by="position"),
+        parts=parts.as_lists(rows["mask"]),
+        new_parts=parts.as_lists(rows["new_mask"]),
+    ).select(pl.col(name).cast(column.dtype) for name, column in columns.items())

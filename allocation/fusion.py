@@ -7,6 +7,8 @@ import polars as pl
 # Reciprocals are summed as whole multiples of 2^-96, which every double 1/n with n < 2^43 is.
 _SCALE_BITS = 96
 
+LISTS = ("record_rank", "inside_rank", "cosine_rank")
+
 
 def score(ranks: Sequence[str], k: int) -> pl.Expr:
     """The sum of 1/(k + 1 + rank) over the ``ranks`` columns (0 = best; null: the list is left out).
@@ -29,30 +31,22 @@ def _scaled(reciprocal: float) -> int:
     return (numerator << _SCALE_BITS) // denominator
 
 
-def order(passages: pl.DataFrame, k: int) -> pl.DataFrame:
+def order(passages: pl.DataFrame, k: int, lists: Sequence[str] = LISTS) -> pl.DataFrame:
     """Sort into the fused order and number it.
 
     Args:
         passages: question, item_position, claim_position, passage_start and the three ranks.
         k: The k of reciprocal-rank fusion.
+        lists: The ranks that are fused.
 
     Returns:
         ``passages`` with position, ordered by question, position: higher scores first, ties by record rank,
         then by start; two records of one recall rank by their place in the window. No score is kept.
     """
-    fused = score(("record_rank", "inside_rank", "cosine_rank"), k)
-    return (
-        passages.with_columns(score=fused)
-        .sort(
-            *(
-                "question",
-                -pl.col("score"),
-                "record_rank",
-                "passage_start",
-                "item_position",
-                "claim_position",
-            ),
-        )
-        .drop("score")
-        .with_columns(position=pl.int_range(pl.len(), dtype=pl.Int64).over("question"))
-    )
+    keys = ("question", -pl.col("score"), "record_rank", "passage_start", "item_position", "claim_position")
+    return passages.with_columns(score=score(lists, k)).sort(keys).drop("score").pipe(numbered)
+
+
+def numbered(ordered: pl.DataFrame) -> pl.DataFrame:
+    """Add position: the place of each row in its question, as the rows stand."""
+    return ordered.with_columns(position=pl.int_range(pl.len(), dtype=pl.Int64).over("question"))

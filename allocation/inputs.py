@@ -128,8 +128,7 @@ def _judged(frame: pl.DataFrame, reasons: list[tuple[pl.Expr, str | pl.Expr]]) -
     """``frame`` with reason: the first that applies to the row, null where none does."""
     return frame.with_columns(
         reason=pl.coalesce(
-            pl.when(applies).then(pl.lit(reason) if isinstance(reason, str) else reason)
-            for applies, reason in reasons
+            pl.when(applies).then(pl.lit(reason) if isinstance(reason, str) else reason) for applies, reason in reasons
         )
     )
 
@@ -137,8 +136,7 @@ def _judged(frame: pl.DataFrame, reasons: list[tuple[pl.Expr, str | pl.Expr]]) -
 def _split(judged: pl.DataFrame, source: str, key: tuple[str, ...]) -> Checked:
     """Rows without a reason, sorted by ``key``, and the others."""
     names = [
-        pl.format("{}={}", pl.lit(name), pl.col(name).cast(pl.String).fill_null("?").str.slice(0, 80))
-        for name in key
+        pl.format("{}={}", pl.lit(name), pl.col(name).cast(pl.String).fill_null("?").str.slice(0, 80)) for name in key
     ]
     rejects = judged.filter(pl.col("reason").is_not_null()).select(
         source=pl.lit(source),

@@ -39,6 +39,4 @@ def merge(blocks: pl.DataFrame, corpus: Corpus, passage_limit: int) -> pl.DataFr
     passage_first, passage_start = passage_first[by_place], passage_start[by_place]
     passage_end = reach[np.append(passage_first[1:], len(start))[: len(passage_first)] - 1]
     of_range = np.searchsorted(passage_first, np.arange(len(start)), side="right") - 1
-    return ordered.with_columns(
-        passage_start=passage_start[of_range] - base, passage_end=passage_end[of_range] - base
-    )
+    return ordered.with_columns(passage_start=passage_start[of_range] - base, passage_end=passage_end[of_range] - base)

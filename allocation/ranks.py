@@ -26,9 +26,7 @@ def within(frame: pl.DataFrame, /, group: str, **ranks: Rank) -> pl.DataFrame:
         ranks: For each new column, how ties rank and the keys in order.
     """
     overall = {name: pl.struct(group, *keys).rank(method).cast(pl.Int64) for name, (method, keys) in ranks.items()}
-    return frame.with_columns(**overall).with_columns(
-        pl.col(name) - pl.col(name).min().over(group) for name in ranks
-    )
+    return frame.with_columns(**overall).with_columns(pl.col(name) - pl.col(name).min().over(group) for name in ranks)
 
 
 def block_places(pairs: pl.DataFrame) -> pl.DataFrame:
@@ -65,23 +63,27 @@ def fold(pairs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def of_records(window: pl.DataFrame, by: str) -> pl.DataFrame:
+    """Add record_rank: the dense rank of column ``by`` among the question's window rows, 0 = best."""
+    return within(window, "question", record_rank=("dense", [by]))
+
+
 def add(passages: pl.DataFrame) -> pl.DataFrame:
-    """Add record_rank, inside_rank and cosine_rank.
+    """Add inside_rank and cosine_rank.
 
     Args:
-        passages: question, window_row, recall_rank, place, cosine_key.
+        passages: question, window_row, place, cosine_key.
 
     Returns:
-        ``passages`` with the ranks, 0 = best: *record* the dense rank of the record's recall_rank in the window,
-        *inside* the passage's place among its record's passages, *cosine* the dense rank of its key among the
-        question's passages; those without a key share the rank after them, and with none at all it is null.
+        ``passages`` with the ranks, 0 = best: *inside* the passage's place among its record's passages, *cosine*
+        the dense rank of its key among the question's passages; those without a key share the rank after them,
+        and with none at all it is null.
     """
     by_cosine = pl.col("cosine_key").neg().fill_null(_AFTER_ALL_KEYS)
     return (
         passages.pipe(
             within,
             "question",
-            record_rank=("dense", ["recall_rank"]),
             cosine_rank=("dense", [by_cosine]),
         )
         .pipe(within, "window_row", inside_rank=("ordinal", ["place"]))

@@ -7,16 +7,10 @@ import numpy.typing as npt
 import polars as pl
 
 from allocation.similarity import vector_matrix
+from allocation.steps import QUOTE_LIMIT
 from allocation.text import Offsets
 
-QUOTE_LIMIT = 800  # characters of one quote
-
 Floats = npt.NDArray[np.float32]
-
-
-def heads(windows: pl.DataFrame) -> pl.DataFrame:
-    """Only each item's head record, ranked by the item's place."""
-    return windows.filter(pl.col("claim_position") == 0).with_columns(recall_rank=pl.col("item_position"))
 
 
 def add_cosines(pairs: pl.DataFrame, questions: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
@@ -76,14 +70,10 @@ def passages(pairs: pl.DataFrame, questions: pl.DataFrame, blocks: pl.DataFrame,
     Returns:
         window_row, passage_start, passage_end, place, cosine_key; in no order.
     """
-    sized = pairs.with_columns(
-        length=pl.Series(lengths[pairs["record"].to_numpy()]), size=pl.len().over("window_row")
-    )
+    sized = pairs.with_columns(length=pl.Series(lengths[pairs["record"].to_numpy()]), size=pl.len().over("window_row"))
     whole = (pl.col("length") <= QUOTE_LIMIT) | (pl.col("size") == 1)
-    starts = (
-        sized.filter(whole).unique("window_row").with_columns(range_start=0, range_end="length", cosine_key=None)
-    )
-    chosen = sized.filter(~whole).pipe(_without_overlaps).sort("window_row", "place")
+    starts = sized.filter(whole).unique("window_row").with_columns(range_start=0, range_end="length", cosine_key=None)
+    chosen = sized.filter(~whole).pipe(without_overlaps).sort("window_row", "place")
     # The server multiplies again for these, over the blocks in ranked order: all of a record's, not the chosen.
     ranked = sized.filter(~whole).sort("window_row", "place")
     keyed = ranked.select("window_row", "place", ranked_key=pl.Series(_keys(ranked, questions, blocks)))
@@ -96,7 +86,7 @@ def passages(pairs: pl.DataFrame, questions: pl.DataFrame, blocks: pl.DataFrame,
     return both.with_columns(range_end=limit).rename({"range_start": "passage_start", "range_end": "passage_end"})
 
 
-def _without_overlaps(pairs: pl.DataFrame) -> pl.DataFrame:
+def without_overlaps(pairs: pl.DataFrame) -> pl.DataFrame:
     """The ranges that overlap no better one that stays, of each window_row; rows with one range are the best's.
 
     All records at once: a range that is the best of those it overlaps stays, those it overlaps go, and again

@@ -6,6 +6,8 @@ from typing import Any
 from allocation.errors import InputError
 
 POLICIES = ("merge", "server")
+COVERAGE_BASES = ("evidence", "whole")
+MOST = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -16,14 +18,25 @@ class Settings:
     rrf_k: int = 60  # the k of reciprocal-rank fusion; larger flattens the weight of a rank
     passage_limit: int = 1478  # characters a united passage never grows past
 
+    coverage_base: str = "evidence"  # the order the coverage pass starts from: evidence or whole
+    step_up: int = 5  # places a passage with a part not yet held moves up
+    step_down: int = 5  # places a passage whose parts are all held moves down
+    keep_records: int = 0  # passages of the first so many records are never moved down
+    rare_share: float = 0.5  # a word that more than this share of the window's records hold is no part
+
     def __post_init__(self) -> None:
         """Refuse values the chain is not defined for."""
-        if self.passages not in POLICIES:
-            raise InputError(f"setting passages={self.passages!r}: choose one of {', '.join(POLICIES)}")
-        for name, least in (("rrf_k", 0), ("passage_limit", 1)):
+        for name, choices in (("passages", POLICIES), ("coverage_base", COVERAGE_BASES)):
             value = getattr(self, name)
-            if type(value) is not int or not least <= value <= 1_000_000_000:
-                raise InputError(f"setting {name}={value!r}: give a whole number from {least} to 1000000000")
+            if value not in choices:
+                raise InputError(f"setting {name}={value!r}: choose one of {', '.join(choices)}")
+        least = {"rrf_k": 0, "passage_limit": 1, "step_up": 0, "step_down": 0, "keep_records": 0}
+        for name, lowest in least.items():
+            value = getattr(self, name)
+            if type(value) is not int or not lowest <= value <= MOST:
+                raise InputError(f"setting {name}={value!r}: give a whole number from {lowest} to {MOST}")
+        if type(self.rare_share) not in (int, float) or not 0 <= self.rare_share <= 1:
+            raise InputError(f"setting rare_share={self.rare_share!r}: give a number from 0 to 1")
 
 
 def settings_of(values: dict[str, Any]) -> Settings:

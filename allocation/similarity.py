@@ -32,6 +32,10 @@ def add(pairs: pl.DataFrame, questions: pl.DataFrame, blocks: pl.DataFrame, corp
     texts = lower(corpus.cut(base + blocks["start"].to_numpy(), base + blocks["end"].to_numpy()))
     asked = [question.lower() for question in questions["question"]]
     question, block = pairs["question"].to_numpy(), pairs["block"].to_numpy()
+    # Read once: a call of polars costs as much as a small scope's whole work.
+    block_widths = blocks["width"].fill_null(0).to_numpy()
+    query_widths = questions["query_vector"].list.len().fill_null(0).to_numpy()
+    queries = questions["query_vector"].to_list()
     shared = np.zeros(len(pairs), dtype=np.int64)
     keys = np.zeros(len(pairs), dtype=np.int64)
     has_key = np.zeros(len(pairs), dtype=bool)
@@ -41,12 +45,12 @@ def add(pairs: pl.DataFrame, questions: pl.DataFrame, blocks: pl.DataFrame, corp
         column = np.searchsorted(members, question[rows])
         counts = shared_trigrams([asked[member] for member in members], texts[low:high])
         shared[rows] = counts[block[rows] - low, column]
-        for width, group in _by_width(questions, members):
-            chosen = rows[np.isin(question[rows], group)]
-            chosen = chosen[(blocks["width"].gather(block[chosen]) == width).fill_null(value=False).to_numpy()]
-            if len(chosen):
+        for width in np.unique(query_widths[members]).tolist():
+            group = members[query_widths[members] == width]
+            chosen = rows[(query_widths[question[rows]] == width) & (block_widths[block[rows]] == width)]
+            if width and len(chosen):
                 low, high = int(block[chosen].min()), int(block[chosen].max()) + 1
-                vectors = np.array(questions["query_vector"].gather(group).to_list(), dtype=np.float32)
+                vectors = np.array([queries[member] for member in group], dtype=np.float32)
                 matrix = cosine_keys(vector_matrix(blocks["vector"][low:high], width), vectors)
                 keys[chosen] = matrix[block[chosen] - low, np.searchsorted(group, question[chosen])]
                 has_key[chosen] = True
@@ -59,12 +63,6 @@ def _scopes(questions: pl.DataFrame, question: Array) -> Iterator[Array]:
     scope = questions["agent_id"].rank("dense").to_numpy()[question]
     by_scope = np.argsort(scope, kind="stable")
     yield from np.split(by_scope, np.flatnonzero(np.diff(scope[by_scope])) + 1) if len(scope) else ()
-
-
-def _by_width(questions: pl.DataFrame, members: Array) -> Iterator[tuple[int, Array]]:
-    widths = questions["query_vector"].list.len().fill_null(0).gather(members).to_numpy()
-    for width in np.unique(widths[widths > 0]):
-        yield int(width), members[widths == width]
 
 
 def shared_trigrams(questions: list[str], blocks: pl.Series) -> npt.NDArray[np.float32]:
@@ -85,27 +83,30 @@ def shared_trigrams(questions: list[str], blocks: pl.Series) -> npt.NDArray[np.f
     number = {gram: i for i, gram in enumerate(every, 1)}
     letters = {letter: i for i, letter in enumerate(sorted(set().union(*every)), 1)}
     pairs = {pair: i for i, pair in enumerate(sorted({gram[:2] for gram in every}), 1)}
-    pair_of = np.zeros((len(letters) + 1, len(letters) + 1), dtype=np.int32)
+    pair_of = np.zeros((len(letters) + 1, len(letters) + 1), dtype=np.intp)
     for pair, i in pairs.items():
         pair_of[letters[pair[0]], letters[pair[1]]] = i
-    gram_of = np.zeros((len(pairs) + 1, len(letters) + 1), dtype=np.int32)
+    gram_of = np.zeros((len(pairs) + 1, len(letters) + 1), dtype=np.intp)
     for gram, i in number.items():
         gram_of[pairs[gram[:2]], letters[gram[2]]] = i
     asked = np.zeros((len(every), len(questions)), dtype=np.float32)
     for column, own in enumerate(grams):
         asked[[number[gram] - 1 for gram in own], column] = 1
 
-    letter_of = np.zeros(max(map(ord, letters)) + 2, dtype=np.int32)
+    letter_of = np.zeros(max(map(ord, letters)) + 2, dtype=np.intp)
     letter_of[list(map(ord, letters))] = list(letters.values())
     for low in range(0, len(blocks), _CHUNK):
-        chunk = blocks[low : low + _CHUNK]
-        points = np.frombuffer("".join(chunk.to_list()).encode("utf-32-le"), dtype=np.uint32)
-        found = letter_of[np.minimum(points, len(letter_of) - 1)]
-        owner = np.repeat(np.arange(len(chunk), dtype=np.int32), chunk.str.len_chars().to_numpy())
-        trigram = gram_of[pair_of[found[:-2], found[1:-1]], found[2:]]
-        hits = np.flatnonzero((trigram > 0) & (owner[:-2] == owner[2:]))
+        chunk = blocks[low : low + _CHUNK].to_list()
+        points = np.frombuffer("".join(chunk).encode("utf-32-le"), dtype=np.uint32)
+        found = letter_of.take(points, mode="clip")  # the last is of no letter
+        two = pair_of.take(found[:-2] * len(pair_of) + found[1:-1])
+        trigram = gram_of.take(two * gram_of.shape[1] + found[2:])
+        ends = np.cumsum([len(text) for text in chunk])
+        hits = np.flatnonzero(trigram)
+        owner = np.searchsorted(ends, hits, side="right")
+        inside = ends[owner] - hits >= 3  # not across two blocks
         seen = np.zeros((len(chunk), len(every)), dtype=np.float32)
-        seen[owner[hits], trigram[hits] - 1] = 1
+        seen[owner[inside], trigram[hits[inside]] - 1] = 1
         counts[low : low + _CHUNK] += seen @ asked  # sums of ones, exact in any order
     return counts
 
@@ -114,7 +115,9 @@ def vector_matrix(vectors: pl.Series, width: int) -> npt.NDArray[np.int8]:
     """Stored vectors as int8 [vectors, width]; one that is missing or of another width becomes zeros."""
     sizes = vectors.bin.size().fill_null(0)
     usable = (sizes == width).to_numpy()
-    data = b"".join(vectors.filter(usable).to_list()) if not usable.all() else _joined(vectors)
+    if usable.all():
+        return np.frombuffer(_joined(vectors), dtype=np.int8).reshape(-1, width)
+    data = b"".join(vectors.filter(usable).to_list())
     matrix = np.zeros((len(vectors), width), dtype=np.int8)
     matrix[usable] = np.frombuffer(data, dtype=np.int8).reshape(-1, width)
     return matrix
@@ -133,24 +136,26 @@ def cosine_keys(vectors: npt.NDArray[np.int8], queries: npt.NDArray[np.float32])
     library, thread count or order of rows changes a key. A zero vector has cosine 0.
     """
     keys = np.empty((len(vectors), len(queries)), dtype=np.int64)
-    query_norms = [math.sqrt(math.fsum(float(x) * float(x) for x in query)) for query in queries]
-    levels = list(_exact_levels(queries.astype(np.float64)))
+    wide = queries.astype(np.float64)  # whose squares are exact
+    query_norms = [math.sqrt(math.fsum(squares)) for squares in np.square(wide).tolist()]
+    levels = list(_exact_levels(wide))
     for low in range(0, len(vectors), _CHUNK):
         chunk = vectors[low : low + _CHUNK].astype(np.float64)
-        dots = _rounded_once([chunk @ level.T for level in levels])
+        parts = [chunk @ level.T for level in levels]
         squares = np.einsum("ij,ij->i", chunk, chunk)  # integers below 2^53, exact in any order
         norms = np.sqrt(squares)[:, None] * np.array(query_norms)
-        cosines = np.divide(dots, norms, out=np.zeros_like(norms), where=norms > 0)
-        keys[low : low + _CHUNK] = np.rint(cosines * KEY_SCALE)
+        scaled = _scaled(np.asarray(sum(parts)), norms)
+        # NOTE: a sum of three parts or more is rounded twice, which can move only what is next to a half.
+        close = np.nonzero(np.abs(scaled - np.floor(scaled) - 0.5) < 1e-5) if len(parts) > 2 else ([], [])
+        for row, column in zip(*close, strict=True):
+            at = np.s_[row : row + 1, column]
+            scaled[at] = _scaled(np.array([math.fsum(float(part[row, column]) for part in parts)]), norms[at])
+        keys[low : low + _CHUNK] = np.rint(scaled)
     return keys
 
 
-def _rounded_once(parts: list[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
-    """The sum of the parts, rounded once: plain addition does that for two, seldom are there more."""
-    if len(parts) <= 2:
-        return np.asarray(sum(parts), dtype=np.float64)
-    terms = np.stack(parts, axis=-1)
-    return np.array([math.fsum(row) for row in terms.reshape(-1, len(parts)).tolist()]).reshape(terms.shape[:-1])
+def _scaled(dots: npt.NDArray[np.float64], norms: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.divide(dots, norms, out=np.zeros_like(norms), where=norms > 0) * KEY_SCALE
 
 
 def _exact_levels(queries: npt.NDArray[np.float64]) -> Iterator[npt.NDArray[np.float64]]:

@@ -24,6 +24,7 @@ class Questions(dy.Schema):
     answer = dy.String(nullable=True, metadata=OPTIONAL)
     split = dy.String(nullable=True, metadata=OPTIONAL)
     query_vector = dy.List(dy.Float32(nullable=True), nullable=True, metadata=OPTIONAL)
+    parts = dy.List(dy.String(nullable=True), nullable=True, metadata=OPTIONAL)  # recorded by a server's trace
 
 
 class Windows(dy.Schema):
@@ -51,6 +52,7 @@ class Records(dy.Schema):
     record_ref = dy.String(primary_key=True)
     agent_id = dy.String(nullable=False)
     text = dy.String(nullable=False)
+    recorded_at = dy.String(nullable=True, metadata=OPTIONAL)  # as stored, shown beside a quote
     node_ends = dy.List(dy.Int64(nullable=True), nullable=True, metadata=OPTIONAL)
 
 
@@ -65,21 +67,58 @@ class StoredBlocks(dy.Schema):
     vector = dy.Binary(nullable=True)  # one signed byte a dimension; null or empty: no vector
 
 
-class Sequence(dy.Schema):
-    """A question's passages in spending order. Key and row order: question_id, position."""
+class StoredNodes(dy.Schema):
+    """Longer spans of a record with a float32 vector, as stored. Key and row order: record_ref, node_index."""
+
+    record_ref = dy.String(primary_key=True)
+    node_index = dy.Int64(primary_key=True)
+    start = dy.Int64(nullable=True)
+    end = dy.Int64(nullable=True)
+    embedding_model = dy.String(nullable=True)
+    embedding = dy.Binary(nullable=True)  # little-endian float32; null or empty: none
+
+
+class Entities(dy.Schema):
+    """Declared names and aliases. Key and row order: all columns."""
+
+    agent_id = dy.String(primary_key=True)
+    name = dy.String(primary_key=True)
+
+
+class Parts(dy.Schema):
+    """The parts of each question. Key and row order: question_id, part."""
+
+    question_id = dy.String(primary_key=True)
+    part = dy.Int32(primary_key=True)
+    text = dy.String(nullable=False)  # after NFKC and lower case
+    kind = dy.String(nullable=False)  # word, entity or recorded
+    records_holding = dy.Int32(nullable=False)  # records of the window; 0: the window failed to bring it
+
+
+class Sequences(dy.Schema):
+    """A question's steps in spending order. Key and row order: question_id, position.
+
+    A step is a passage, a head quote or an excerpt; ``ranges`` are the spans it shows, one or several, in text
+    order, and start and end are the extent of them.
+    """
 
     question_id = dy.String(primary_key=True)
     position = dy.Int32(primary_key=True)
     item_position = dy.Int32(nullable=False)
-    claim_position = dy.Int32(nullable=False)
+    claim_position = dy.Int32(nullable=False)  # 0: content of the item; others: its excerpts
     record_ref = dy.String(nullable=False)
     start = dy.Int32(nullable=False)
     end = dy.Int32(nullable=False)
-    cost = dy.Int32(nullable=False)  # characters the step adds to its record's quote
+    ranges = dy.List(
+        dy.Struct({"start": dy.Int32(nullable=False), "end": dy.Int32(nullable=False)}, nullable=False),
+        nullable=False,
+    )
+    basis = dy.String(nullable=False)  # passage; a quote: whole, blocks, lexical, start; an excerpt: block, node, start
+    cost = dy.Int32(nullable=False)  # characters the step adds to what is shown
     used = dy.Int64(nullable=False)  # running sum of cost
     record_rank = dy.Int32(nullable=False)
-    inside_rank = dy.Int32(nullable=False)
-    cosine_rank = dy.Int32(nullable=True)  # null where the question has no cosine at all
+    inside_rank = dy.Int32(nullable=True)  # null for a quote or an excerpt
+    cosine_rank = dy.Int32(nullable=True)  # null there too, and where the question has no cosine at all
     parts = dy.List(dy.Int32(), nullable=True)  # null where the order has no coverage step
     new_parts = dy.List(dy.Int32(), nullable=True)
 
@@ -118,9 +157,7 @@ def conform(frame: pl.DataFrame, table: type[dy.Schema], source: str) -> pl.Data
             continue
         actual = frame.schema[name]
         if not _same_kind(actual, column.dtype):
-            raise InputError(
-                f"{source}: column {name} is {actual}, expected {column.dtype}; convert it and run again"
-            )
+            raise InputError(f"{source}: column {name} is {actual}, expected {column.dtype}; convert it and run again")
         casts.append(pl.col(name).cast(column.dtype))
     try:
         return frame.select(casts)

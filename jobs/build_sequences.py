@@ -26,14 +26,11 @@ from rich.table import Table
 from allocation import chain, inputs
 from allocation.errors import InputError
 from allocation.settings import Settings, settings_of
-from allocation.tables import Evidence, Questions, Rejects, Windows
+from allocation.tables import Evidence, Parts, Questions, Rejects, Windows
 from jobs import outputs, tabular
 from jobs.store import Store, open_store
 
 SAMPLE = Path("data/sample")
-SEQUENCES = ("evidence",)
-
-Shard = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]  # questions, windows, records, blocks
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -57,9 +54,10 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Built:
-    """A shard's evidence sequences, and what its records' blocks came from."""
+    """A shard's sequences and parts, and what its records' blocks came from."""
 
-    rows: pl.DataFrame
+    sequences: dict[str, pl.DataFrame]
+    parts: pl.DataFrame
     block_sets: pl.DataFrame
     other_width: int  # questions whose vector cannot be compared with any vector of their records
 
@@ -67,31 +65,29 @@ class Built:
 @app.command()
 def main(
     store: Annotated[
-        Path, typer.Option(help="SQLite store, or folder with records.parquet and blocks.parquet.")
-    ] = SAMPLE / "store.db",
-    questions: Annotated[Path, typer.Option(help="Questions: .parquet, .csv or .jsonl.")] = SAMPLE
-    / "questions.parquet",
-    windows: Annotated[
-        Path, typer.Option(help="Windows, what recall returned: .parquet, .csv or .jsonl.")
-    ] = SAMPLE / "windows.parquet",
-    evidence: Annotated[
-        Path | None,
-        typer.Option(help="Evidence labels, checked and counted; sequences do not depend on them."),
+        Path | None, typer.Option(help="SQLite store, or folder with records.parquet and blocks.parquet.")
     ] = None,
+    questions: Annotated[Path | None, typer.Option(help="Questions: .parquet, .csv or .jsonl.")] = None,
+    windows: Annotated[
+        Path | None, typer.Option(help="Windows, what recall returned: .parquet, .csv or .jsonl.")
+    ] = None,
+    evidence: Annotated[Path | None, typer.Option(help="Evidence labels; only the sequence oracle reads them.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the run; an earlier run there is replaced.")] = Path(
         "outputs/latest"
     ),
     sequences: Annotated[
-        str, typer.Option(help=f"Which to build, by commas: {', '.join(SEQUENCES)}.")
-    ] = "evidence",
+        str,
+        typer.Option(
+            help="Which to build, by commas: items, evidence, whole, coverage; items@FIRST/REST (other quote sizes);"
+            " oracle, cosine, recall (yardsticks)."
+        ),
+    ] = ",".join(chain.COMPARED),
     passages: Annotated[
         Literal["merge", "server"] | None,
         typer.Option(help="merge: unite overlapping ranges (the default); server: the memory server's own."),
     ] = None,
     rrf_k: Annotated[int | None, typer.Option(help="The k of reciprocal-rank fusion (60).")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting, KEY=VALUE; may be given again.")
-    ] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting, KEY=VALUE; may be given again.")] = None,
     settings: Annotated[Path | None, typer.Option(help="TOML file with settings; --set overrides it.")] = None,
     on_bad_row: Annotated[
         Literal["refuse", "skip"],
@@ -106,11 +102,9 @@ def main(
     anything else.
     """
     try:
-        names = _sequence_names(sequences)
+        names = chain.names_of(sequences)
         chosen = _settings(settings, set_ or [], passages, rrf_k)
-        paths = {"store": store, "questions": questions, "windows": windows}
-        if evidence is not None:
-            paths["evidence"] = evidence
+        paths = _paths({"store": store, "questions": questions, "windows": windows, "evidence": evidence})
         for path in (*paths.values(), out):
             if str(path) != os.fsencode(path).decode(errors="replace"):
                 raise InputError(f"{path}: the name is not valid UTF-8; rename it")
@@ -120,12 +114,15 @@ def main(
         raise typer.Exit(2 if isinstance(error, InputError) else 1) from error
 
 
-def _sequence_names(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in SEQUENCES:
-            raise InputError(f"--sequences {name}: unknown; choose from {', '.join(SEQUENCES)}")
-    return names
+def _paths(given: dict[str, Path | None]) -> dict[str, Path]:
+    """The inputs by name: those given, or the sample's if none is."""
+    paths = {name: path for name, path in given.items() if path is not None}
+    if not paths:
+        return {name: SAMPLE / ("store.db" if name == "store" else f"{name}.parquet") for name in given}
+    missing = [f"--{name}" for name in given if name not in paths and name != "evidence"]
+    if missing:
+        raise InputError(f"{', '.join(missing)} missing; give --store, --questions and --windows together")
+    return paths
 
 
 def _settings(file: Path | None, pairs: list[str], passages: str | None, rrf_k: int | None) -> Settings:
@@ -139,9 +136,18 @@ def _settings(file: Path | None, pairs: list[str], passages: str | None, rrf_k: 
         key, equals, value = pair.partition("=")
         if not equals:
             raise InputError(f"--set {pair}: write it as KEY=VALUE")
-        values[key] = int(value) if value.isdecimal() and len(value) < 20 else value
+        values[key] = _number(value)
     flags = {"passages": passages, "rrf_k": rrf_k}
     return settings_of(values | {name: value for name, value in flags.items() if value is not None})
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:  # not written so, or with thousands of digits
+            continue
+    return text
 
 
 def _build(
@@ -161,7 +167,8 @@ def _build(
         typer.echo(f"warning: {text}", err=True)
 
     began = time.perf_counter()
-    passages = 0
+    steps = dict.fromkeys(names, 0)
+    parts: list[pl.DataFrame] = [Parts.create_empty()]
     block_sets = [pl.DataFrame(schema=_BLOCK_SETS)]
     other_width = 0
     with (
@@ -170,14 +177,13 @@ def _build(
         ThreadPoolExecutor(1) as hasher,
     ):
         contents = {"store": store.content}
-        described = {name: hasher.submit(_describe, path, contents.get(name)) for name, path in paths.items()}
-        ready = _read(paths, store, skip=skip)
+        described = {name: hasher.submit(describe, path, contents.get(name)) for name, path in paths.items()}
+        ready = read(paths, store, skip=skip)
         for warning in _warnings(ready):
             warn(warning)
         files = {name: outputs.SequenceFiles(folder, name) for name in names}
-        shards = _shards(ready, store, shard_size)
         total = -(-len(ready.questions) // shard_size)
-        built = _in_order(shards, lambda shard: _evidence(shard, settings), jobs)
+        built = _in_order(shards(ready, store, shard_size), lambda shard: _sequences(shard, settings, names), jobs)
         for shard in track(
             built,
             "building",
@@ -186,14 +192,17 @@ def _build(
             transient=True,
             disable=not sys.stderr.isatty(),
         ):
-            files["evidence"].add(shard.rows)
-            passages += len(shard.rows)
+            for name, rows in shard.sequences.items():
+                files[name].add(rows)
+                steps[name] += len(rows)
+            parts.append(shard.parts)
             block_sets.append(shard.block_sets)
             other_width += shard.other_width
         if other_width:
             warn(f"{other_width} questions {_OTHER_WIDTH}")
         for file in files.values():
             file.close()
+        pl.concat(parts).write_parquet(folder / "parts.parquet", compression="zstd")
         if len(ready.rejects):
             ready.rejects.write_parquet(folder / "rejects.parquet", compression="zstd")
         sets = pl.concat(block_sets).unique()
@@ -207,9 +216,9 @@ def _build(
                 "records": len(sets),
                 "records_without_current_blocks": int(sets["divided"].sum()),
                 "blocks": int(sets["blocks"].sum()),
-                "passages": passages,
                 "rejected_rows": len(ready.rejects),
             },
+            "steps": steps,
             "warnings": warnings,
             "versions": _versions(),
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -219,7 +228,12 @@ def _build(
     _summary(run, out)
 
 
-def _read(paths: dict[str, Path], store: Store, *, skip: bool) -> Inputs:
+def read(paths: dict[str, Path], store: Store, *, skip: bool) -> Inputs:
+    """Everything but the store's records.
+
+    Raises:
+        InputError: a row cannot be used and ``skip`` is not set.
+    """
     rejects: list[pl.DataFrame] = []
 
     def usable(checked: inputs.Checked) -> pl.DataFrame:
@@ -257,15 +271,25 @@ def _warnings(ready: Inputs) -> list[str]:
     return [f"{count} {text}" for count, text in found if count]
 
 
-def _shards(ready: Inputs, store: Store, size: int) -> Iterator[Shard]:
+def shards(ready: Inputs, store: Store, size: int) -> Iterator[chain.Shard]:
+    """``size`` questions at a time, by question_id, with what they need of the store."""
     for low in range(0, len(ready.questions), size):
         questions = ready.questions[low : low + size]
         windows = ready.windows.join(questions.select("question_id"), on="question_id", how="semi")
         refs = windows["record_ref"].unique().sort()
-        yield questions, windows, store.records(refs), store.blocks(refs)
+        agents = questions["agent_id"].unique().sort()
+        yield chain.Shard(
+            questions,
+            windows,
+            store.records(refs),
+            store.blocks(refs),
+            store.nodes(refs),
+            store.entities(agents),
+            ready.evidence,
+        )
 
 
-def _evidence(shard: Shard, settings: Settings) -> Built:
+def _sequences(shard: chain.Shard, settings: Settings, names: list[str]) -> Built:
     sets = pl.DataFrame(schema=_BLOCK_SETS)
     other_width = 0
 
@@ -274,10 +298,11 @@ def _evidence(shard: Shard, settings: Settings) -> Built:
         if step == "blocks":
             divided = pl.col("vector").is_null().any()
             sets = table.group_by("record_ref").agg(blocks=pl.len().cast(pl.Int64), divided=divided)
-            other_width = _of_other_width(*shard[:2], table)
+            other_width = _of_other_width(shard.questions, shard.windows, table)
         return table
 
-    return Built(chain.evidence(*shard, settings, watch), sets, other_width)
+    sequences, parts = chain.build(shard, settings, names, watch)
+    return Built(sequences, parts, sets, other_width)
 
 
 def _of_other_width(questions: pl.DataFrame, windows: pl.DataFrame, blocks: pl.DataFrame) -> int:
@@ -301,9 +326,10 @@ def _in_order(tasks: Iterator[T], work: Callable[[T], R], jobs: int) -> Iterator
             yield running.popleft().result()
 
 
-def _describe(path: Path, opened: BufferedReader | None = None) -> dict[str, Any]:
+def describe(path: Path, opened: BufferedReader | None = None) -> dict[str, Any]:
+    """Name, size and hash of a file or of the Parquet files in a folder."""
     if path.is_dir():
-        return {"path": str(path), "files": [_describe(file) for file in sorted(path.glob("*.parquet"))]}
+        return {"path": str(path), "files": [describe(file) for file in sorted(path.glob("*.parquet"))]}
     with path.open("rb") if opened is None else nullcontext(opened) as content:
         content.seek(0)
         digest = hashlib.file_digest(content, "sha256").hexdigest()
@@ -321,11 +347,13 @@ def _summary(run: dict[str, Any], out: Path) -> None:
     table = Table(show_header=False)
     for name, value in run["counts"].items():
         table.add_row(name.replace("_", " "), f"{value:,}")
+    for name, value in run["steps"].items():
+        table.add_row(f"steps of {name}", f"{value:,}")
     table.add_row("seconds", f"{run['seconds']:.1f}")
     table.add_row("output", str(out))
     console.print(table)
     files = str(out / "sequences" / "*" / "*.parquet").replace("'", "''")
-    sql = f"SELECT * FROM '{files}' WHERE used <= 2800 ORDER BY question_id, position"  # noqa: S608
+    sql = f"SELECT * FROM '{files}' WHERE sequence = '{run['sequences'][0]}' LIMIT 10"  # noqa: S608
     console.print(f"Look at it in DuckDB:\n  {sql}", highlight=False, markup=False, soft_wrap=True)
 
 

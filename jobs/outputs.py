@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import polars as pl
 
 from allocation.errors import InputError
-from allocation.tables import Sequence
+from allocation.tables import Sequences
 
 # Files are cut at this many questions, so that their bytes depend neither on shards nor on threads.
 QUESTIONS_A_FILE = 256
@@ -101,20 +102,40 @@ def _flush(folder: Path) -> None:
             os.close(handle)
 
 
+def sequence_folder(run: Path, name: str) -> Path:
+    """Where a run keeps a sequence; the name is escaped as hive partitions are, so that readers give it back."""
+    return run / "sequences" / f"sequence={quote(name, safe='@')}"
+
+
+def read_run(run: Path) -> dict[str, Any]:
+    """The description of a finished run.
+
+    Raises:
+        InputError: ``run`` is not the folder of a run, or not of this layout.
+    """
+    try:
+        description = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{run}: is not the output of a run; build it with build-sequences") from error
+    if not isinstance(description, dict) or not {"inputs", "sequences", "settings"} <= set(description):
+        raise InputError(f"{run}: run.json is of another layout; build the run again")
+    return description
+
+
 class SequenceFiles:
     """One sequence's Parquet files, filled shard by shard in the order of question_id."""
 
     def __init__(self, folder: Path, name: str) -> None:
         """Make the partition of sequence ``name`` under ``folder``."""
-        self._folder = folder / "sequences" / f"sequence={name}"
+        self._folder = sequence_folder(folder, name)
         self._folder.mkdir(parents=True)
-        self._waiting: list[pl.DataFrame] = [Sequence.create_empty()]
+        self._waiting: list[pl.DataFrame] = [Sequences.create_empty()]
         self._questions = 0
         self._files = 0
 
     def add(self, shard: pl.DataFrame) -> None:
-        """Take the next questions' rows, a Sequence."""
-        for question in Sequence.validate(shard).partition_by("question_id", maintain_order=True):
+        """Take the next questions' rows, a Sequences."""
+        for question in Sequences.validate(shard).partition_by("question_id", maintain_order=True):
             self._waiting.append(question)
             self._questions += 1
             if self._questions == QUESTIONS_A_FILE:
@@ -129,7 +150,7 @@ class SequenceFiles:
         rows = pl.concat(self._waiting, rechunk=True)
         path = self._folder / f"part-{self._files:05d}.parquet"
         rows.write_parquet(path, compression="zstd", row_group_size=_ROW_GROUP, statistics=True)
-        self._waiting = [Sequence.create_empty()]
+        self._waiting = [Sequences.create_empty()]
         self._questions = 0
         self._files += 1
 

@@ -20,22 +20,28 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from allocation.errors import InputError
-from allocation.tables import Records, StoredBlocks, conform
+from allocation.tables import Entities, Records, StoredBlocks, StoredNodes, conform
+from jobs import tabular
 
 KNOWN_SCHEMAS = range(13, 20)
 
 # Table -> the columns that are read, and the first schema that has it.
 _TABLES = {
-    "memories": (("id", "agent_id", "content"), 13),
-    "episodes": (("id", "agent_id", "summary"), 13),
-    "record_nodes": (("parent_kind", "parent_id", "end_char"), 14),
+    "memories": (("id", "agent_id", "content", "timestamp"), 13),
+    "episodes": (("id", "agent_id", "summary", "start_time"), 13),
+    "record_nodes": (
+        ("parent_kind", "parent_id", "node_index", "start_char", "end_char", "embedding", "embedding_model"),
+        14,
+    ),
+    "entities": (("id", "agent_id", "name"), 15),
+    "entity_aliases": (("entity_id", "alias"), 15),
     "record_blocks": (
         ("parent_kind", "parent_id", "block_index", "start_char", "end_char", "embedding_model"),
         16,
     ),
     "record_block_vectors": (("parent_kind", "parent_id", "block_index", "embedding_i8"), 17),
 }
-_TEXTS = {"mem": ("memories", "content"), "ep": ("episodes", "summary")}
+_TEXTS = {"mem": ("memories", "content", "timestamp"), "ep": ("episodes", "summary", "start_time")}
 _REF = re.compile(r"(mem|ep):(0|[1-9][0-9]{0,17})", re.ASCII)
 
 _PROBLEM = {"record_ref": pl.String, "agent_id": pl.String, "problem": pl.String}
@@ -59,6 +65,12 @@ class Store(Protocol):
 
     def blocks(self, refs: pl.Series) -> pl.DataFrame:
         """StoredBlocks of ``refs``."""
+
+    def nodes(self, refs: pl.Series) -> pl.DataFrame:
+        """StoredNodes of ``refs``."""
+
+    def entities(self, agents: pl.Series) -> pl.DataFrame:
+        """Entities of ``agents``."""
 
     def __enter__(self) -> Self: ...
 
@@ -112,9 +124,7 @@ class SqliteStore:
         if len(header) < _HEADER:
             raise InputError(f"{path}: truncated; restore it from a backup")
         if int.from_bytes(header[56:60], "big") > 1:
-            raise InputError(
-                f"{path}: its texts are UTF-16; give a database in UTF-8, as the memory server makes it"
-            )
+            raise InputError(f"{path}: its texts are UTF-16; give a database in UTF-8, as the memory server makes it")
         log, index = (path.with_name(path.name + ending) for ending in ("-wal", "-shm"))
         if header[18] == 2 and not (index.exists() and log.exists()):
             # NOTE: a write-ahead store that nobody has open. Opened as usual, SQLite would make files beside it.
@@ -197,14 +207,15 @@ class SqliteStore:
         return set(columns)
 
     def _texts(self, refs: pl.Series) -> pl.DataFrame:
-        """record_ref, agent_id, text (null: not valid text) and problem of those of ``refs`` that exist."""
-        frames = [pl.DataFrame(schema={**_PROBLEM, "text": pl.String})]
+        """record_ref, agent_id, problem, text (null: not valid) and recorded_at of those of ``refs`` that exist."""
+        frames = [pl.DataFrame(schema={**_PROBLEM, "text": pl.String, "recorded_at": pl.String})]
         for kind, ids in _ids(refs):
-            table, column = _TEXTS[kind]
+            table, column, time = _TEXTS[kind]
             # Blobs, so that text that is not UTF-8 is found here and does not reach the frames.
             found = self._select(
                 f"SELECT '{kind}:' || id AS record_ref, coalesce(CAST(agent_id AS BLOB), x'') AS agent_id, "  # noqa: S608
-                f"coalesce(CAST({column} AS BLOB), x'') AS text, typeof({column}) = 'text' AS is_text "
+                f"coalesce(CAST({column} AS BLOB), x'') AS text, typeof({column}) = 'text' AS is_text, "
+                f"coalesce(CAST({time} AS BLOB), x'') AS recorded_at "
                 f"FROM {table} WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id",
                 ids,
             )
@@ -217,13 +228,15 @@ class SqliteStore:
                     .when(pl.col("text").is_null())
                     .then(pl.lit("its record's text is not valid UTF-8"))
                 )
-                decoded = found.with_columns(_utf8(found["agent_id"]).fill_null(""), _utf8(found["text"]))
-                frames.append(decoded.select("record_ref", "agent_id", problem.alias("problem"), "text"))
+                names = ("agent_id", "text", "recorded_at")
+                decoded = found.with_columns(_utf8(found[name]) for name in names)
+                agent, time_text = pl.col("agent_id").fill_null(""), pl.col("recorded_at")
+                frames.append(decoded.select("record_ref", agent, problem.alias("problem"), "text", time_text))
         return pl.concat(frames)
 
     def problems(self, refs: pl.Series) -> pl.DataFrame:
         """See Store."""
-        batches = [self._texts(refs[i : i + _BATCH]).drop("text") for i in range(0, len(refs), _BATCH)]
+        batches = [self._texts(refs[i : i + _BATCH]).drop("text", "recorded_at") for i in range(0, len(refs), _BATCH)]
         return pl.concat([pl.DataFrame(schema=_PROBLEM), *batches])
 
     def records(self, refs: pl.Series) -> pl.DataFrame:
@@ -256,6 +269,38 @@ class SqliteStore:
         label = _utf8(found["embedding_model"])
         rows = conform(found.with_columns(label), StoredBlocks, str(self._path))
         return rows.sort("record_ref", "block_index")
+
+    def nodes(self, refs: pl.Series) -> pl.DataFrame:
+        """See Store."""
+        found = self._children(
+            refs,
+            "record_nodes",
+            "CAST(node_index AS INTEGER) AS node_index, coalesce(CAST(start_char AS INTEGER), -1) AS start, "
+            'coalesce(CAST(end_char AS INTEGER), -1) AS "end", '
+            "coalesce(CAST(embedding_model AS BLOB), x'') AS embedding_model, "
+            "coalesce(CAST(embedding AS BLOB), x'') AS embedding",
+            "node_index",
+        )
+        if found.is_empty():
+            return StoredNodes.create_empty()
+        rows = conform(found.with_columns(_utf8(found["embedding_model"])), StoredNodes, str(self._path))
+        return rows.sort("record_ref", "node_index")
+
+    def entities(self, agents: pl.Series) -> pl.DataFrame:
+        """See Store."""
+        if not {"entities", "entity_aliases"} <= self._tables:
+            return Entities.create_empty()
+        found = self._select(
+            "SELECT CAST(agent_id AS BLOB) AS agent_id, coalesce(CAST(name AS BLOB), x'') AS name FROM ("
+            "SELECT agent_id, name FROM entities UNION "
+            "SELECT e.agent_id, a.alias FROM entity_aliases a JOIN entities e ON e.id = a.entity_id"
+            ") WHERE agent_id IN (SELECT value FROM json_each(?)) ORDER BY 1, 2",
+            json.dumps(agents.to_list()),
+        )
+        if found.is_empty():
+            return Entities.create_empty()
+        names = found.select(_utf8(found["agent_id"]), _utf8(found["name"])).drop_nulls()
+        return conform(names, Entities, str(self._path))
 
     def _children(self, refs: pl.Series, table: str, columns: str, order: str) -> pl.DataFrame:
         """Rows of a table that hangs on records: record_ref and ``columns``, in order."""
@@ -329,6 +374,9 @@ class ParquetStore:
         self.content: BufferedReader | None = None
         self._records = _IndexedFile(folder / "records.parquet", Records)
         self._blocks = _IndexedFile(folder / "blocks.parquet", StoredBlocks)
+        nodes = folder / "nodes.parquet"
+        self._nodes = _IndexedFile(nodes, StoredNodes) if nodes.is_file() else None
+        self._entities = folder / "entities.parquet"
 
     def __enter__(self) -> Self:
         """Itself, open already."""
@@ -341,9 +389,7 @@ class ParquetStore:
 
     def problems(self, refs: pl.Series) -> pl.DataFrame:
         """See Store."""
-        empty = pl.when((pl.col("text") == "") | pl.col("text").is_null()).then(
-            pl.lit("its record's text is empty")
-        )
+        empty = pl.when((pl.col("text") == "") | pl.col("text").is_null()).then(pl.lit("its record's text is empty"))
         batches = [
             self.records(refs[i : i + _BATCH]).select("record_ref", "agent_id", problem=empty)
             for i in range(0, len(refs), _BATCH)
@@ -356,9 +402,21 @@ class ParquetStore:
 
     def blocks(self, refs: pl.Series) -> pl.DataFrame:
         """See Store."""
-        return conform(self._blocks.rows(refs), StoredBlocks, str(self._blocks.path)).sort(
-            "record_ref", "block_index"
-        )
+        return conform(self._blocks.rows(refs), StoredBlocks, str(self._blocks.path)).sort("record_ref", "block_index")
+
+    def nodes(self, refs: pl.Series) -> pl.DataFrame:
+        """See Store."""
+        if self._nodes is None:
+            return StoredNodes.create_empty()
+        rows = conform(self._nodes.rows(refs), StoredNodes, str(self._nodes.path))
+        return rows.sort("record_ref", "node_index")
+
+    def entities(self, agents: pl.Series) -> pl.DataFrame:
+        """See Store."""
+        if not self._entities.is_file():
+            return Entities.create_empty()
+        rows = tabular.read(self._entities, Entities).filter(pl.col("agent_id").is_in(agents.implode()))
+        return rows.sort("agent_id", "name")
 
 
 class _IndexedFile:
@@ -374,8 +432,7 @@ class _IndexedFile:
         conform(columns, table, str(path))
         self._columns = [name for name in table.column_names() if name in columns.columns]
         groups = [
-            self._read([i], ["record_ref"]).unique().with_columns(group=i)
-            for i in range(self._file.num_row_groups)
+            self._read([i], ["record_ref"]).unique().with_columns(group=i) for i in range(self._file.num_row_groups)
         ]
         self._groups = pl.concat([pl.DataFrame(schema={"record_ref": pl.String, "group": pl.Int32}), *groups])
 

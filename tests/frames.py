@@ -1,11 +1,13 @@
-"""Drawn cases as the frames of the chain, and the slow twin's rows as a Sequence."""
+"""Drawn cases as the frames of the chain, and the slow twin's rows as Sequences."""
 
 from typing import Any
 
 import dataframely as dy
 import polars as pl
 
-from allocation.tables import Questions, Records, Sequence, StoredBlocks, Windows
+from allocation import chain
+from allocation.settings import Settings
+from allocation.tables import Entities, Questions, Records, Sequences, StoredBlocks, StoredNodes, Windows
 from tests import oracles
 
 Frames = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]  # questions, windows, records, blocks
@@ -41,14 +43,35 @@ def frames_of(case: dict[str, Any], agents: tuple[str, ...] = ("a",)) -> Frames:
     )
 
 
+def evidence(
+    questions: pl.DataFrame,
+    windows: pl.DataFrame,
+    records: pl.DataFrame,
+    blocks: pl.DataFrame,
+    settings: Settings,
+    watch: chain.Watch | None = None,
+) -> pl.DataFrame:
+    """The passages of the sequence ``evidence``, without the excerpts that may follow them."""
+    nothing = (StoredNodes.create_empty(), Entities.create_empty())
+    shard = chain.Shard(questions, windows, records, blocks, *nothing)
+    watching = {} if watch is None else {"watch": watch}
+    built, _ = chain.build(shard, settings, ("evidence",), **watching)
+    return built["evidence"].filter(pl.col("basis") == "passage")
+
+
 def expected(case: dict[str, Any], **settings: Any) -> pl.DataFrame:
-    """The Sequence of a case by the slow twin; ``settings`` are those of ``oracles.sequence``."""
+    """The Sequences of a case by the slow twin; ``settings`` are those of ``oracles.sequence``."""
     rows = [
-        {"question_id": question["question_id"], **row}
+        {
+            "question_id": question["question_id"],
+            "basis": "passage",
+            "ranges": [{"start": row["start"], "end": row["end"]}],
+            **row,
+        }
         for question in sorted(case["questions"], key=lambda question: question["question_id"])
         for row in oracles.sequence(question, question["window"], case["records"], **settings)
     ]
-    return table(Sequence, rows)
+    return table(Sequences, rows)
 
 
 def case_of(questions: pl.DataFrame, windows: pl.DataFrame, records: pl.DataFrame, blocks: pl.DataFrame) -> Any:

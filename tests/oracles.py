@@ -194,8 +194,7 @@ def governing_range(text: str, spans: Sequence[Span], index: int) -> Span:
     while True:
         start, end = spans[first][0], spans[last][1]
         if first > 0 and (
-            not ends_sentence(text[spans[first - 1][0] : spans[first - 1][1]])
-            or begins_with_qualifier(text[start:end])
+            not ends_sentence(text[spans[first - 1][0] : spans[first - 1][1]]) or begins_with_qualifier(text[start:end])
         ):
             if end - spans[first - 1][0] > CONTEXT_LIMIT:
                 return start, end
@@ -354,8 +353,6 @@ def sequence(
     """Give a question's passages in the order in which a budget is spent on them."""
     text = question["question"]
     query = None if question["query_vector"] is None else list(array("f", question["query_vector"]))
-    # A record without a passage (its text is empty) takes no rank.
-    window = [row for row in window if records[row["record_ref"]]["text"]]
     if policy == "server":
         window = [row for row in window if row["claim_position"] == 0]
         record_ranks = dense_ranks([row["item_position"] for row in window])

@@ -17,9 +17,7 @@ CURRENT: list[tuple[Any, ...]] = [(0, 2, "m", b"\x01\x02"), (2, 9, "m", b"\x03\x
 DIVIDED = [(0, 4), (4, 9), (9, 16)]
 
 
-def built(
-    blocks: list[tuple[Any, ...]], node_ends: list[int | None] | None = None, text: str = TEXT
-) -> pl.DataFrame:
+def built(blocks: list[tuple[Any, ...]], node_ends: list[int | None] | None = None, text: str = TEXT) -> pl.DataFrame:
     """The blocks of one record; block_index has gaps, as it may."""
     records = table(Records, [{"record_ref": "mem:1", "agent_id": "a", "text": text, "node_ends": node_ends}])
     rows = [

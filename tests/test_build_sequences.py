@@ -318,9 +318,7 @@ def test_lone_surrogate_escapes_in_json_lines(work):
 def test_whole_surrogate_pairs_and_escaped_backslashes_in_json_lines(work):
     path = work.folder / "questions.jsonl"
     texts = ["\\ud83d\\ude00 key", "\\\\ud800 key"]  # as they stand in the file
-    lines = [
-        f'{{"question_id": "q{i}", "agent_id": "a", "question": "{text}"}}' for i, text in enumerate(texts, 1)
-    ]
+    lines = [f'{{"question_id": "q{i}", "agent_id": "a", "question": "{text}"}}' for i, text in enumerate(texts, 1)]
     path.write_text("\n".join(lines))
     work.questions = path
     work.build()
@@ -354,9 +352,7 @@ def test_the_command_in_a_process_of_its_own(work):
 
 def test_the_sample_without_arguments_but_out(tmp_path, monkeypatch):
     monkeypatch.chdir(SAMPLE.parents[1])
-    result = CliRunner().invoke(
-        app, ["--out", str(tmp_path / "out"), "--evidence", str(SAMPLE / "evidence.parquet")]
-    )
+    result = CliRunner().invoke(app, ["--out", str(tmp_path / "out"), "--evidence", str(SAMPLE / "evidence.parquet")])
     assert (result.exit_code, result.stderr) == (0, "")
     run = json.loads((tmp_path / "out" / "run.json").read_text(encoding="utf-8"))
     # data/sample/README.md: 3 stale sets, and records that were never divided
@@ -404,10 +400,7 @@ def test_a_record_of_a_million_characters(work, unit):
 def test_a_query_vector_of_another_width(work):
     work.ask(questions(query_vector=None))
     by_words = work.build()
-    told = (
-        "questions have a query_vector of another width than their records' vectors; "
-        "words alone rank their passages"
-    )
+    told = "questions have a query_vector of another width than their records' vectors; words alone rank their passages"
     work.ask(questions(query_vector=[1.0, 2.0]))
     result = work.run()
     assert (result.exit_code, result.stderr) == (0, f"warning: 1 {told}\n")

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from allocation import chain
 from allocation.settings import POLICIES, Settings
 from tests import frames, strategies
 
@@ -17,7 +16,7 @@ PASSAGE_LIMITS = (1, 40, 300, 1478)
 
 
 def evidence(case: dict[str, Any], policy: str, **chosen: Any) -> pl.DataFrame:
-    return chain.evidence(*frames.frames_of(case), Settings(passages=policy, **chosen))
+    return frames.evidence(*frames.frames_of(case), Settings(passages=policy, **chosen))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -36,7 +35,7 @@ def test_every_row_equals_the_slow_twin(case: dict[str, Any], policy: str, rrf_k
 def test_the_order_of_input_rows_changes_nothing(case: dict[str, Any], policy: str, seed: int) -> None:
     shuffled = [frame.sample(fraction=1, shuffle=True, seed=seed) for frame in frames.frames_of(case)]
 
-    actual = chain.evidence(*shuffled, Settings(passages=policy))
+    actual = frames.evidence(*shuffled, Settings(passages=policy))
 
     assert_frame_equal(actual, evidence(case, policy))
 
@@ -53,7 +52,7 @@ def test_shards_one_after_another_equal_one_call(case: dict[str, Any], policy: s
         # A shard is given the records its own windows name, no others.
         named = records.join(own, on="record_ref", how="semi")
         stored = blocks.join(own, on="record_ref", how="semi")
-        shards.append(chain.evidence(part, own, named, stored, Settings(passages=policy)))
+        shards.append(frames.evidence(part, own, named, stored, Settings(passages=policy)))
 
     assert_frame_equal(pl.concat(shards), evidence(case, policy))
 
@@ -61,17 +60,15 @@ def test_shards_one_after_another_equal_one_call(case: dict[str, Any], policy: s
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=30)
 @given(first=strategies.cases(), second=strategies.cases())
-def test_two_agents_in_one_call_equal_each_alone(
-    first: dict[str, Any], second: dict[str, Any], policy: str
-) -> None:
+def test_two_agents_in_one_call_equal_each_alone(first: dict[str, Any], second: dict[str, Any], policy: str) -> None:
     ones = frames.frames_of(first, agents=("b",))
     others = frames.frames_of(frames.renamed(second, "r", 100), agents=("a",))
     both = [pl.concat(pair) for pair in zip(ones, others, strict=True)]
     chosen = Settings(passages=policy)
 
-    actual = chain.evidence(*both, chosen)
+    actual = frames.evidence(*both, chosen)
 
-    assert_frame_equal(actual, pl.concat([chain.evidence(*ones, chosen), chain.evidence(*others, chosen)]))
+    assert_frame_equal(actual, pl.concat([frames.evidence(*ones, chosen), frames.evidence(*others, chosen)]))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -80,7 +77,7 @@ def test_two_agents_in_one_call_equal_each_alone(
 def test_windows_may_name_records_of_another_agent(case: dict[str, Any], policy: str) -> None:
     mixed = frames.frames_of(case, agents=("a", "b", "c"))
 
-    actual = chain.evidence(*mixed, Settings(passages=policy))
+    actual = frames.evidence(*mixed, Settings(passages=policy))
 
     assert_frame_equal(actual, evidence(case, policy))
 
@@ -113,9 +110,19 @@ def test_watch_sees_each_step_and_may_replace_its_table() -> None:
         seen.append(step)
         return frame.head(1) if step == "blocks" else frame
 
-    actual = chain.evidence(*inputs, Settings(), only_the_first_block)
+    actual = frames.evidence(*inputs, Settings(), only_the_first_block)
 
-    assert seen == ["blocks", "ranges", "passages", "similarity", "block_places", "ranks", "fused_order", "costs"]
+    assert seen == [
+        "blocks",
+        "ranges",
+        "passages",
+        "similarity",
+        "block_places",
+        "ranks",
+        "fused_order",
+        "evidence",
+        "evidence_costs",
+    ]
     assert actual.select("start", "end").rows() == [(0, 4)]
 
 

@@ -171,9 +171,7 @@ def test_refuse_names_the_first_row_and_counts_the_others():
         [{"source": "q.csv", "row": row, "key": f"question_id=q{row}", "reason": "bad"} for row in (4, 7, 9)],
     )
     inputs.refuse(rejects.clear())
-    with pytest.raises(
-        InputError, match=r"^q\.csv: row 4 \(question_id=q4\): bad; mend it, or pass --on-bad-row skip"
-    ):
+    with pytest.raises(InputError, match=r"^q\.csv: row 4 \(question_id=q4\): bad; mend it, or pass --on-bad-row skip"):
         inputs.refuse(rejects[:1])
     with pytest.raises(InputError, match=r"bad \(1 more bad row\); mend it"):
         inputs.refuse(rejects[:2])

@@ -17,16 +17,16 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from allocation import chain, server
+from allocation import server
 from allocation.settings import Settings
-from allocation.tables import Questions, Records, Sequence, StoredBlocks, Windows, conform
+from allocation.tables import Questions, Records, Sequences, StoredBlocks, Windows, conform
 from tests import frames, oracles
 
 FOLDER = Path(os.environ.get("LOCOMO_DIR") or Path(__file__).parents[1] / "../shared/data/locomo")
 WINDOW_SETS = {"session": "session", "session_deep": "session", "turn": "turn"}  # and the store of each
 ALIKE = 1e-6  # cosines closer than this may change places on another processor
 COMPARED = ["question_id", "position", "record_ref", "start", "end", "record_rank", "inside_rank", "cosine_rank"]
-SEQUENCE = {name: column.dtype for name, column in Sequence.columns().items()}
+SEQUENCE = {name: column.dtype for name, column in Sequences.columns().items()}
 
 pytestmark = pytest.mark.skipif(
     not (FOLDER / "questions.parquet").is_file(),
@@ -98,7 +98,7 @@ def test_policy_server_reproduces_the_recorded_orders(window_set: str, capsys: p
 
 
 def server_orders(some: frames.Frames) -> pl.DataFrame:
-    built = chain.evidence(*some, Settings(passages="server"))
+    built = frames.evidence(*some, Settings(passages="server"))
     return built.select(COMPARED).sort("question_id", "position")
 
 
@@ -258,7 +258,7 @@ def test_policy_merge_equals_the_slow_twin(window_set: str) -> None:
     names = given.questions["question_id"].sort().gather_every(40)  # 25 of 999
     some = given.of(names.to_list())
 
-    actual = chain.evidence(*some, Settings())
+    actual = frames.evidence(*some, Settings())
 
     assert len(names) == 25
     assert_frame_equal(actual, frames.expected(frames.case_of(*some)))

@@ -305,9 +305,7 @@ def test_the_line_for_duckdb_works_as_it_is_printed(tmp_path, name):
         found = database.execute(line).fetchall()
         names = [column[0] for column in database.description]
     # All quotes are short of the budget in the line, so it shows every row, in order.
-    assert [dict(zip(names, row, strict=True))["record_ref"] for row in found] == work.rows()[
-        "record_ref"
-    ].to_list()
+    assert [dict(zip(names, row, strict=True))["record_ref"] for row in found] == work.rows()["record_ref"].to_list()
     assert "sequence" in names
 
 

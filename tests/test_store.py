@@ -146,9 +146,7 @@ def test_more_records_than_one_batch(path):
     refs = pl.Series([f"mem:{number}" for number, _ in rows])
     with open_store(path) as store:
         assert store.problems(refs)["record_ref"].n_unique() == 5000
-        assert dict(store.records(refs).select("record_ref", "text").rows()) == {
-            f"mem:{i}": text for i, text in rows
-        }
+        assert dict(store.records(refs).select("record_ref", "text").rows()) == {f"mem:{i}": text for i, text in rows}
 
 
 # --- One state, and nothing beside it
@@ -339,12 +337,7 @@ def change(file, column):
 
 
 def test_parquet_texts_that_cannot_be_used_are_problems(folder):
-    texts = (
-        pl.when(pl.col("record_ref") == "mem:1")
-        .then(pl.lit(""))
-        .when(pl.col("record_ref") != "mem:2")
-        .then("text")
-    )
+    texts = pl.when(pl.col("record_ref") == "mem:1").then(pl.lit("")).when(pl.col("record_ref") != "mem:2").then("text")
     change(folder / "records.parquet", texts.alias("text"))
     with open_store(folder) as store:
         problems = dict(store.problems(REFS).select("record_ref", "problem").rows())
@@ -367,9 +360,7 @@ def test_parquet_columns_of_another_type(folder, name, column, told):
         open_store(folder)
 
 
-@pytest.mark.parametrize(
-    ("name", "column"), [("records", "record_ref"), ("records", "text"), ("blocks", "vector")]
-)
+@pytest.mark.parametrize(("name", "column"), [("records", "record_ref"), ("records", "text"), ("blocks", "vector")])
 def test_parquet_columns_that_are_missing(folder, name, column):
     file = folder / f"{name}.parquet"
     pl.read_parquet(file).drop(column).write_parquet(file)

@@ -143,9 +143,7 @@ def test_conform_takes_other_widths_and_keeps_the_order():
 
 
 def test_conform_names_the_missing_columns():
-    with pytest.raises(
-        InputError, match="w: 2 of 5 columns missing: claim_position, recall_rank; it has question_id"
-    ):
+    with pytest.raises(InputError, match="w: 2 of 5 columns missing: claim_position, recall_rank; it has question_id"):
         conform(WINDOWS.drop("claim_position", "recall_rank"), Windows, "w")
     with pytest.raises(InputError, match=r"w: 5 of 5 columns missing: .*; it has none"):
         conform(pl.DataFrame(), Windows, "w")

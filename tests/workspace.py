@@ -54,9 +54,7 @@ def make_store(path: Path, schema: int = 19) -> None:
         store.execute("INSERT INTO schema_version (version) VALUES (?)", (schema,))
         for ref, (text, blocks) in TEXTS.items():
             kind, number = ref.split(":")
-            own, columns = (
-                ("memories", "content, timestamp") if kind == "mem" else ("episodes", "summary, keywords")
-            )
+            own, columns = ("memories", "content, timestamp") if kind == "mem" else ("episodes", "summary, keywords")
             store.execute(f"INSERT INTO {own} (id, agent_id, {columns}) VALUES (?, 'a', ?, '')", (number, text))
             for index, (start, end, vector) in enumerate(blocks or []):
                 store.execute(
@@ -64,9 +62,7 @@ def make_store(path: Path, schema: int = 19) -> None:
                     " end_char, embedding_model) VALUES (?, ?, ?, 'a', ?, ?, 'm')",
                     (kind, number, index, start, end),
                 )
-                store.execute(
-                    "INSERT INTO record_block_vectors VALUES (?, ?, ?, ?)", (kind, number, index, vector)
-                )
+                store.execute("INSERT INTO record_block_vectors VALUES (?, ?, ?, ?)", (kind, number, index, vector))
         store.commit()
 
 

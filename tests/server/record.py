@@ -171,17 +171,14 @@ def chain(topic: str, first: int, count: int) -> str:
     if topic in ENGLISH_NOUNS:
         parts = [ENGLISH_QUALIFIERS[n % len(ENGLISH_QUALIFIERS)] + english(topic, first + n) for n in range(count)]
         return " ".join(parts)
-    return "".join(
-        JAPANESE_QUALIFIERS[n % len(JAPANESE_QUALIFIERS)] + japanese(topic, first + n) for n in range(count)
-    )
+    return "".join(JAPANESE_QUALIFIERS[n % len(JAPANESE_QUALIFIERS)] + japanese(topic, first + n) for n in range(count))
 
 
 def bullets(topic: str, first: int, count: int) -> str:
     """Lines that end no sentence, so that every line is read with the next one."""
     nouns = (ENGLISH_NOUNS | JAPANESE_NOUNS)[topic]
     lines = [
-        f"- {pick(nouns, 'bullet', first + n)} / {pick(nouns, 'second', first + n)} ({first + n})"
-        for n in range(count)
+        f"- {pick(nouns, 'bullet', first + n)} / {pick(nouns, 'second', first + n)} ({first + n})" for n in range(count)
     ]
     return "\n".join(lines)
 
@@ -287,8 +284,7 @@ def alder_records() -> list[Record]:
         (
             "emoji",
             " ".join(
-                f"{english('orchard', 110 + n)} 🍎🧑\u200d🌾 {chr(0x1F340 + n)} İstanbul STRASSE ﬁg."
-                for n in range(11)
+                f"{english('orchard', 110 + n)} 🍎🧑\u200d🌾 {chr(0x1F340 + n)} İstanbul STRASSE ﬁg." for n in range(11)
             ),
             {},
         ),
@@ -372,8 +368,7 @@ def kaede_records() -> list[Record]:
         ),
         (
             "mixed_marks",
-            f"{prose('server', 170, 9)}v2.6.10は速い．{prose('server', 180, 9)}本当？いいえ…"
-            f"{prose('server', 190, 16)}",
+            f"{prose('server', 170, 9)}v2.6.10は速い．{prose('server', 180, 9)}本当？いいえ…{prose('server', 190, 16)}",
             {},
         ),
         ("edited", prose("server", 200, 36), {}),
@@ -837,9 +832,7 @@ async def run(out: Path) -> None:
         await database.close_db()
         await vector._embedding_client.close()
     for name, schema in TABLES.items():
-        pq.write_table(
-            pa.Table.from_pylist(rows[name], schema=schema), out / f"{name}.parquet", compression="zstd"
-        )
+        pq.write_table(pa.Table.from_pylist(rows[name], schema=schema), out / f"{name}.parquet", compression="zstd")
 
 
 def main(arguments: Sequence[str], leave: Callable[[int], None] = os._exit) -> None:
