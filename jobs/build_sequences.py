@@ -353,7 +353,7 @@ def _summary(run: dict[str, Any], out: Path) -> None:
     table.add_row("output", str(out))
     console.print(table)
     files = str(out / "sequences" / "*" / "*.parquet").replace("'", "''")
-    sql = f"SELECT * FROM '{files}' WHERE sequence = '{run['sequences'][0]}' LIMIT 10"  # noqa: S608
+    sql = f"SELECT * FROM '{files}' WHERE sequence = '{run['sequences'][0]}' ORDER BY question_id, position LIMIT 10"  # noqa: S608
     console.print(f"Look at it in DuckDB:\n  {sql}", highlight=False, markup=False, soft_wrap=True)
 
 

@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
+import dataframely as dy
 import polars as pl
 import typer
 
 from allocation import chain, render
 from allocation.errors import InputError
-from allocation.tables import Parts, Questions, Sequences
+from allocation.tables import Parts, Questions, Sequences, conform
 from jobs import outputs, tabular
 from jobs.store import open_store
 
@@ -51,14 +52,14 @@ def _shown(question: str, sequence: str, budget: int, run: Path, store: Path | N
     if not files.is_dir():
         raise InputError(f"{run}: has no sequence {sequence}; it has {', '.join(description['sequences'])}")
     mine = pl.col("question_id") == question
-    steps = pl.scan_parquet(files, hive_partitioning=False).filter(mine).collect().pipe(Sequences.validate)
+    steps = _rows(files, Sequences, mine)
     asked = tabular.read(Path(description["inputs"]["questions"]["path"]), Questions).filter(mine)
     if steps.is_empty() or asked.is_empty():
         raise InputError(f"{run}: has no question {question} with a sequence; look for its question_id in {files}")
     with open_store(store or Path(description["inputs"]["store"]["path"])) as opened:
         records = opened.records(steps["record_ref"].unique().sort())
     _refuse_if_changed(steps, records)
-    parts = pl.scan_parquet(run / "parts.parquet").filter(mine).collect().pipe(Parts.validate)
+    parts = _rows(run / "parts.parquet", Parts, mine)
     return {
         "question_id": question,
         "question": asked["question"][0],
@@ -66,6 +67,14 @@ def _shown(question: str, sequence: str, budget: int, run: Path, store: Path | N
         **render.response(steps.sort("position"), records, budget),
         "parts": parts.drop("question_id").to_dicts(),
     }
+
+
+def _rows(path: Path, table: type[dy.Schema], mine: pl.Expr) -> pl.DataFrame:
+    try:
+        rows = pl.scan_parquet(path, hive_partitioning=False, glob=False).filter(mine).collect()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(f"{path}: cannot be read ({str(error).splitlines()[0]}); build the run again") from error
+    return conform(rows, table, str(path))
 
 
 def _refuse_if_changed(steps: pl.DataFrame, records: pl.DataFrame) -> None:

@@ -25,22 +25,20 @@ from jobs import tabular
 
 KNOWN_SCHEMAS = range(13, 20)
 
-# Table -> the columns that are read, and the first schema that has it.
+# Table -> the columns that must be there, and the first schema that has it. What a sequence can do without (times,
+# node vectors, entities) is read where it is there.
 _TABLES = {
-    "memories": (("id", "agent_id", "content", "timestamp"), 13),
-    "episodes": (("id", "agent_id", "summary", "start_time"), 13),
-    "record_nodes": (
-        ("parent_kind", "parent_id", "node_index", "start_char", "end_char", "embedding", "embedding_model"),
-        14,
-    ),
-    "entities": (("id", "agent_id", "name"), 15),
-    "entity_aliases": (("entity_id", "alias"), 15),
+    "memories": (("id", "agent_id", "content"), 13),
+    "episodes": (("id", "agent_id", "summary"), 13),
+    "record_nodes": (("parent_kind", "parent_id", "end_char"), 14),
     "record_blocks": (
         ("parent_kind", "parent_id", "block_index", "start_char", "end_char", "embedding_model"),
         16,
     ),
     "record_block_vectors": (("parent_kind", "parent_id", "block_index", "embedding_i8"), 17),
 }
+_NODE_VECTORS = {"node_index", "start_char", "embedding", "embedding_model"}
+_ENTITIES = {"entities": {"id", "agent_id", "name"}, "entity_aliases": {"entity_id", "alias"}}
 _TEXTS = {"mem": ("memories", "content", "timestamp"), "ep": ("episodes", "summary", "start_time")}
 _REF = re.compile(r"(mem|ep):(0|[1-9][0-9]{0,17})", re.ASCII)
 
@@ -191,11 +189,11 @@ class SqliteStore:
             )
         return int(version)
 
-    def _usable_tables(self, schema: int) -> set[str]:
+    def _usable_tables(self, schema: int) -> dict[str, set[str]]:
         found = self._select(
             "SELECT s.name AS name, c.name AS column_name FROM sqlite_schema s, pragma_table_info(s.name) c "
             "WHERE s.type = 'table' AND s.rootpage > 0 AND s.name IN (SELECT value FROM json_each(?))",
-            json.dumps(list(_TABLES)),
+            json.dumps([*_TABLES, *_ENTITIES]),
         )
         columns = dict(found.group_by("name").agg("column_name").iter_rows())
         for table, (wanted, since) in _TABLES.items():
@@ -204,18 +202,19 @@ class SqliteStore:
                 raise InputError(f"{self._path}: schema {schema} should have the table {table}, which is missing")
             if table in columns and missing:
                 raise InputError(f"{self._path}: table {table} lacks the column {', '.join(missing)}")
-        return set(columns)
+        return {table: set(names) for table, names in columns.items()}
 
     def _texts(self, refs: pl.Series) -> pl.DataFrame:
         """record_ref, agent_id, problem, text (null: not valid) and recorded_at of those of ``refs`` that exist."""
         frames = [pl.DataFrame(schema={**_PROBLEM, "text": pl.String, "recorded_at": pl.String})]
         for kind, ids in _ids(refs):
             table, column, time = _TEXTS[kind]
+            time = f"coalesce(CAST({time} AS BLOB), x'')" if time in self._tables[table] else "x''"
             # Blobs, so that text that is not UTF-8 is found here and does not reach the frames.
             found = self._select(
                 f"SELECT '{kind}:' || id AS record_ref, coalesce(CAST(agent_id AS BLOB), x'') AS agent_id, "  # noqa: S608
                 f"coalesce(CAST({column} AS BLOB), x'') AS text, typeof({column}) = 'text' AS is_text, "
-                f"coalesce(CAST({time} AS BLOB), x'') AS recorded_at "
+                f"{time} AS recorded_at "
                 f"FROM {table} WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id",
                 ids,
             )
@@ -272,6 +271,8 @@ class SqliteStore:
 
     def nodes(self, refs: pl.Series) -> pl.DataFrame:
         """See Store."""
+        if not self._tables.get("record_nodes", set()) >= _NODE_VECTORS:
+            return StoredNodes.create_empty()
         found = self._children(
             refs,
             "record_nodes",
@@ -288,7 +289,7 @@ class SqliteStore:
 
     def entities(self, agents: pl.Series) -> pl.DataFrame:
         """See Store."""
-        if not {"entities", "entity_aliases"} <= self._tables:
+        if not all(columns <= self._tables.get(table, set()) for table, columns in _ENTITIES.items()):
             return Entities.create_empty()
         found = self._select(
             "SELECT CAST(agent_id AS BLOB) AS agent_id, coalesce(CAST(name AS BLOB), x'') AS name FROM ("

@@ -5,11 +5,14 @@ import os
 import random
 import sqlite3
 from contextlib import closing
+from dataclasses import asdict
 
+import duckdb
 import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from allocation.settings import Settings
 from jobs.build_sequences import app
 from tests.workspace import QUESTIONS, SAMPLE, TEXTS, WINDOWS, Workspace, export, sequence_files, window_rows
 
@@ -25,8 +28,10 @@ def questions(**changes):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--sequences", "nonsense"], "--sequences nonsense: unknown; choose from evidence"),
-        (["--sequences", ""], "choose from evidence"),
+        (["--sequences", "nonsense"], "sequence 'nonsense' is unknown; choose from items, evidence, whole"),
+        (["--sequences", "items@0/4"], "sequence 'items@0/4' is unknown"),
+        (["--sequences", ""], "no sequence named"),
+        (["--sequences", "oracle"], "the sequence oracle needs evidence labels; give --evidence"),
         (["--set", "rrf_k"], "--set rrf_k: write it as KEY=VALUE"),
         (["--set", "colour=red"], "setting 'colour' does not exist; the settings are passages, rrf_k"),
         (["--set", "rrf_k=-1"], "give a whole number from 0"),
@@ -64,7 +69,7 @@ def test_a_flag_overrides_set_and_set_overrides_the_settings_file(work):
     file = work.folder / "settings.toml"
     file.write_text("rrf_k = 5\npassage_limit = 20\n")
     work.build("--settings", str(file), "--set", "rrf_k=7", "--set", "passages=server", "--passages", "merge")
-    assert work.json()["settings"] == {"passages": "merge", "rrf_k": 7, "passage_limit": 20}
+    assert work.json()["settings"] == asdict(Settings(rrf_k=7, passage_limit=20))
 
 
 @pytest.mark.parametrize("arguments", [["--shard-size", "0"], ["--jobs", "0"], ["--no-such"], ["--rrf-k", "x"]])
@@ -352,7 +357,7 @@ def test_the_command_in_a_process_of_its_own(work):
 
 def test_the_sample_without_arguments_but_out(tmp_path, monkeypatch):
     monkeypatch.chdir(SAMPLE.parents[1])
-    result = CliRunner().invoke(app, ["--out", str(tmp_path / "out"), "--evidence", str(SAMPLE / "evidence.parquet")])
+    result = CliRunner().invoke(app, ["--out", str(tmp_path / "out")])
     assert (result.exit_code, result.stderr) == (0, "")
     run = json.loads((tmp_path / "out" / "run.json").read_text(encoding="utf-8"))
     # data/sample/README.md: 3 stale sets, and records that were never divided
@@ -374,9 +379,9 @@ def test_rows_agree_with_the_texts(work):
         "records": 4,
         "records_without_current_blocks": 1,
         "blocks": 8,
-        "passages": len(rows),
         "rejected_rows": 0,
     }
+    assert run["steps"] == {name: len(work.rows(name)) for name in ("items", "evidence", "whole", "coverage")}
     assert run["inputs"]["store"]["bytes"] == work.store.stat().st_size
 
 
@@ -646,7 +651,7 @@ def test_many_questions_are_cut_into_files_by_count_alone(work):
     work.show(window_rows(*((row["question_id"], 0, 0, "ep:1") for row in many)))
     work.build()
     expected = work.files()
-    assert len(expected) == 3  # 256 + 256 + 88 questions
+    assert len(expected) == 4 * 3 + 1  # four sequences of 256 + 256 + 88 questions, and the parts
     work.build("--shard-size", "100")
     assert work.files() == expected
 
@@ -684,3 +689,58 @@ def test_awkward_names(tmp_path, name):
 def test_a_name_that_is_not_utf_8(work):
     work.out = work.folder / os.fsdecode(b"\xff")
     assert "not valid UTF-8" in work.refused()
+
+
+# --- Other sequences
+
+
+def test_a_sequence_of_another_quote_size_is_read_back_by_its_name(work):
+    labels = [{"question_id": "q1", "record_ref": "mem:1", "start": 0, "end": 15}]
+    evidence = work.folder / "evidence.parquet"
+    pl.DataFrame(labels).write_parquet(evidence)
+    work.build("--sequences", "evidence,items@320/160,oracle", "--evidence", str(evidence))
+    assert sorted(path.name for path in (work.out / "sequences").iterdir()) == [
+        "sequence=evidence",
+        "sequence=items@320%2F160",
+        "sequence=oracle",
+    ]
+    expected = ["evidence", "items@320/160", "oracle"]
+    files = str(work.out / "sequences" / "*" / "*.parquet")
+    found = duckdb.sql("SELECT DISTINCT sequence FROM read_parquet($files) ORDER BY 1", params={"files": files})
+    assert [name for (name,) in found.fetchall()] == expected
+    read = pl.read_parquet(work.out / "sequences", hive_partitioning=True)
+    assert read["sequence"].unique().sort().to_list() == expected
+    # The label is the first sentence of mem:1.
+    assert work.rows("oracle").filter(question_id="q1").row(0, named=True)["record_ref"] == "mem:1"
+
+
+def test_entities_of_the_store_are_parts_and_their_passages_rise(work):
+    work.sql(
+        "INSERT INTO entities VALUES (1, 'a', '', '', 'the shed', 'the shed', 'x', '');"
+        "INSERT INTO entity_aliases VALUES (1, 'Green Door', 'green door')"
+    )
+    work.ask([QUESTIONS[0] | {"question": "What hangs beside the green door?"}])
+    work.show(window_rows(*WINDOWS[:3]))
+    work.build("--sequences", "coverage,evidence")
+    parts = pl.read_parquet(work.out / "parts.parquet").filter(kind="entity")
+    assert parts.select("text", "records_holding").rows() == [("green door", 0)]  # no record says it in these words
+    work.ask([QUESTIONS[0] | {"question": "What hangs in The Shed?"}])
+    work.build("--sequences", "coverage,evidence")
+    parts = pl.read_parquet(work.out / "parts.parquet").filter(kind="entity")
+    assert parts.select("text", "records_holding").rows() == [("the shed", 1)]
+
+
+def test_parts_a_server_recorded_are_used_as_they_are(work):
+    work.ask([QUESTIONS[0] | {"parts": ["SHED", "nowhere"]}])
+    work.show(window_rows(*WINDOWS[:3]))
+    work.build("--sequences", "coverage,evidence")
+    parts = pl.read_parquet(work.out / "parts.parquet")
+    assert parts.drop("question_id", "part").rows() == [("shed", "recorded", 1), ("nowhere", "recorded", 0)]
+    holding = work.rows("coverage").filter(pl.col("parts").list.len() > 0)
+    assert holding.select("record_ref", "parts", "new_parts").rows() == [("mem:3", [0], [0])]
+
+
+def test_some_inputs_without_the_others_are_refused(work):
+    result = CliRunner().invoke(app, ["--store", str(work.store), "--out", str(work.out)])
+    assert result.exit_code == 2
+    assert result.stderr == "error: --questions, --windows missing; give --store, --questions and --windows together\n"

@@ -38,7 +38,14 @@ def test_good_questions_come_sorted_with_all_columns():
     frame = table(
         Questions,
         [
-            {"question_id": "b", "agent_id": "a", "question": "x", "query_vector": [1.0, 0.0], "answer": "y"},
+            {
+                "question_id": "b",
+                "agent_id": "a",
+                "question": "x",
+                "query_vector": [1.0, 0.0],
+                "answer": "y",
+                "parts": ["x"],
+            },
             {"question_id": "a", "agent_id": "a", "question": "\0", "query_vector": []},
         ],
     )

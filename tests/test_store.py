@@ -103,7 +103,7 @@ def wal(path):
 def test_contents(path):
     with open_store(path) as store:
         records, blocks, problems = store.records(REFS), store.blocks(REFS), store.problems(REFS)
-    assert records.rows() == [(ref, "a", TEXTS[ref][0], None) for ref in sorted(TEXTS)]
+    assert records.rows() == [(ref, "a", TEXTS[ref][0], "", None) for ref in sorted(TEXTS)]
     assert blocks.rows() == [
         (ref, index, *span, "m", vector)
         for ref in sorted(TEXTS)
@@ -246,7 +246,7 @@ def test_a_store_with_a_rollback_journal_is_locked_against_writers_while_it_is_r
     with writer(path) as tell, open_store(path) as store:
         first = pair(store)
         # The digest in run.json must not drop the lock: closing any handle on the file would.
-        assert build_sequences._describe(path, store.content)["bytes"] == path.stat().st_size
+        assert build_sequences.describe(path, store.content)["bytes"] == path.stat().st_size
         assert tell("write") == "database is locked"
         assert pair(store) == first
 
@@ -372,7 +372,7 @@ def test_optional_and_further_parquet_columns(folder):
     file = folder / "records.parquet"
     pl.read_parquet(file).drop("node_ends").with_columns(more=1).write_parquet(file)
     with open_store(folder) as store:
-        assert store.records(REFS).columns == ["record_ref", "agent_id", "text", "node_ends"]
+        assert store.records(REFS).columns == ["record_ref", "agent_id", "text", "recorded_at", "node_ends"]
 
 
 def test_a_parquet_store_of_dictionary_encoded_names(folder):
@@ -424,3 +424,50 @@ def test_a_damaged_parquet_store_is_refused(folder, name, damage):
             store.records(REFS)
             store.blocks(REFS)
     assert len(str(error.value).splitlines()) == 1
+
+
+# --- Nodes and entities
+
+
+def test_nodes_and_entities(path, tmp_path):
+    with closing(sqlite3.connect(path)) as store:
+        store.execute("INSERT INTO record_nodes VALUES ('mem', 1, 0, 0, 34, 9, 9, x'0000803f', 'm')")
+        store.execute("INSERT INTO entities VALUES (1, 'a', '', '', 'Shed', 'shed', 'x', '')")
+        store.execute("INSERT INTO entities VALUES (2, 'b', '', '', 'Barn', 'barn', 'x', '')")
+        store.execute("INSERT INTO entity_aliases VALUES (1, 'The Hut', 'the hut')")
+        store.commit()
+    agents = pl.Series(["a"])
+    with open_store(path) as store:
+        nodes, entities = store.nodes(REFS), store.entities(agents)
+        assert store.records(pl.Series(["mem:1"]))["node_ends"].to_list() == [[34]]
+    assert nodes.rows() == [("mem:1", 0, 0, 34, "m", b"\0\0\x80\x3f")]
+    assert entities.rows() == [("a", "Shed"), ("a", "The Hut")]
+
+    folder = tmp_path / "exported"
+    export(path, folder, REFS.to_list())
+    with open_store(folder) as store:
+        assert store.nodes(REFS).equals(nodes)
+        assert store.entities(agents).equals(entities)
+    for name in ("nodes", "entities"):
+        (folder / f"{name}.parquet").unlink()
+    with open_store(folder) as store:
+        assert store.nodes(REFS).is_empty()
+        assert store.entities(agents).is_empty()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE memories DROP COLUMN timestamp",
+        "ALTER TABLE record_nodes DROP COLUMN embedding",
+        "DROP TABLE entity_aliases",
+    ],
+)
+def test_what_a_sequence_can_do_without_may_be_missing(path, change):
+    with closing(sqlite3.connect(path)) as store:
+        store.execute(change)
+        store.commit()
+    with open_store(path) as store:
+        assert len(store.records(REFS)) == len(TEXTS)
+        assert store.nodes(REFS).is_empty()
+        assert store.entities(pl.Series(["a"])).is_empty()

@@ -136,11 +136,12 @@ class Workspace:
         return result.stderr.removeprefix("error: ").rstrip("\n")
 
     def files(self) -> dict[str, bytes]:
-        """The sequence files by their names inside the run."""
+        """The sequence files and the parts by their names inside the run."""
         return sequence_files(self.out)
 
-    def rows(self) -> pl.DataFrame:
-        return pl.concat(map(pl.read_parquet, self.files().values()))
+    def rows(self, sequence: str = "evidence") -> pl.DataFrame:
+        folder = f"sequences/sequence={sequence}/"
+        return pl.concat(pl.read_parquet(content) for name, content in self.files().items() if folder in name)
 
     def json(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.out / "run.json").read_text(encoding="utf-8"))
@@ -148,7 +149,10 @@ class Workspace:
 
 
 def sequence_files(out: Path) -> dict[str, bytes]:
-    return {name: content for name, content in (contents(out) or {}).items() if name.startswith("sequences/")}
+    """The sequences and the parts of a run."""
+    return {
+        name: content for name, content in (contents(out) or {}).items() if name.startswith(("sequences/", "parts"))
+    }
 
 
 def contents(path: Path) -> dict[str, bytes] | None:
@@ -167,9 +171,12 @@ def leftovers(out: Path) -> list[str]:
 
 
 def export(store: Path, folder: Path, refs: list[str], row_group_size: int | None = None) -> None:
-    """The records of an SQLite store as a Parquet store."""
+    """The records of an SQLite store as a Parquet store, with all its names."""
     folder.mkdir()
     wanted = pl.Series(sorted(refs))
     with open_store(store) as opened:
         opened.records(wanted).write_parquet(folder / "records.parquet", row_group_size=row_group_size)
         opened.blocks(wanted).write_parquet(folder / "blocks.parquet", row_group_size=row_group_size)
+        opened.nodes(wanted).write_parquet(folder / "nodes.parquet", row_group_size=row_group_size)
+        agents = opened.records(wanted)["agent_id"].unique().sort()
+        opened.entities(agents).write_parquet(folder / "entities.parquet")
