@@ -20,16 +20,16 @@ def build(records: pl.DataFrame, stored: pl.DataFrame) -> pl.DataFrame:
     texts = records.select(
         "record_ref",
         "text",
+        "node_ends",
         record=pl.int_range(pl.len(), dtype=pl.Int64),
         length=pl.col("text").str.len_chars().cast(pl.Int64),
-        node_ends=pl.col("node_ends"),
     )
     candidates = (
         stored.join(texts.select("record_ref", "record", "length"), on="record_ref")
         .sort("record", "block_index")
         .select("record", "length", "block_index", "start", "end", "embedding_model", "vector")
     )
-    current = candidates.join(texts.join(_current(candidates, texts), on="record"), on="record", how="semi")
+    current = candidates.join(_current(candidates, texts), on="record", how="semi")
     missing = texts.join(current, on="record", how="anti")
     return (
         pl.concat([current.pipe(_measured), _divided(missing)])
@@ -57,6 +57,8 @@ def _current(candidates: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
             & (pl.col("end").max() == pl.col("length").first())
             & pl.col("embedding_model").is_not_null().all()
             & (pl.col("embedding_model").n_unique() == 1)
+            & pl.col("block_index").is_not_null().all()
+            & pl.col("block_index").is_unique().all()
         )
         .filter("current")
     )

@@ -81,7 +81,7 @@ def build(
         Sequences by name, each ordered by question_id, position; and Parts (empty unless coverage is built).
 
     Raises:
-        InputError: ``oracle`` without evidence.
+        ValueError: ``oracle`` without evidence.
     """
     ranked = rank(shard, settings, watch)
     found: pl.DataFrame = Parts.create_empty()
@@ -93,7 +93,8 @@ def build(
         sizes = _ITEMS.fullmatch(name)
         if sizes:
             first, rest = (int(size) for size in sizes.groups()) if sizes[1] else _QUOTE_SIZES
-            ordered = quotes.heads(ranked.pairs, ranked.window, first, rest).with_columns(round=-1)
+            heads = watch(name, quotes.heads(ranked.pairs, ranked.window, first, rest))
+            ordered = heads.with_columns(round=-1)
         else:
             ordered, own_parts = _ordered(name, ranked, shard, settings)
             if own_parts is not None:
@@ -107,7 +108,7 @@ def build(
 def rank(shard: Shard, settings: Settings, watch: Watch = _unwatched) -> Ranked:
     """Passages of every question with their three ranks, in fused order."""
     own = settings.passages == "server"
-    questions, records = shard.questions.sort("question_id"), _by_scope(shard.records)
+    questions, records = shard.questions.sort("question_id"), shard.records.sort("record_ref")
     corpus = Corpus(records["text"])
     window = _numbered(shard.windows, questions, records, corpus)
     window = ranks.of_records(window, "item_position" if own else "recall_rank")
@@ -125,11 +126,6 @@ def rank(shard: Shard, settings: Settings, watch: Watch = _unwatched) -> Ranked:
     ranked = watch("ranks", ranks.add(folded.join(window, on="window_row")))
     ordered = watch("fused_order", fusion.order(ranked, settings.rrf_k))
     return Ranked(questions, window, records, corpus, pairs, ordered.drop("place", "cosine_key", "recall_rank"))
-
-
-def _by_scope(records: pl.DataFrame) -> pl.DataFrame:
-    """Records of one scope stand together, so that its blocks are one slice."""
-    return records.sort("agent_id", "record_ref")
 
 
 def _numbered(windows: pl.DataFrame, questions: pl.DataFrame, records: pl.DataFrame, corpus: Corpus) -> pl.DataFrame:
@@ -170,12 +166,14 @@ def _ordered(name: str, ranked: Ranked, shard: Shard, settings: Settings) -> tup
         return steps.whole(fused), None
     if name == "coverage":
         base = steps.whole(fused) if settings.coverage_base == "whole" else fused
-        found, held = parts.build(ranked.questions, ranked.window, ranked.records, base, shard.entities, settings)
+        found, held = parts.build(
+            ranked.questions, ranked.window, ranked.records, ranked.corpus, base, shard.entities, settings
+        )
         ordered = steps.covered(held, settings.step_up, settings.step_down, settings.keep_records)
         return ordered, found
     if name == "oracle":
         if shard.evidence is None:
-            raise InputError("the sequence oracle needs evidence labels; give --evidence")
+            raise ValueError("oracle needs evidence")
         return steps.oracle(fused, shard.evidence), None
     if name == "recall":
         return steps.recall(fused), None

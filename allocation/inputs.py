@@ -98,7 +98,7 @@ def evidence(frame: pl.DataFrame, source: str, questions: pl.DataFrame) -> Check
             ),
             (_blank("record_ref"), "record_ref is empty"),
             (start.is_null() != end.is_null(), "a span needs both start and end"),
-            ((start < 0) | (end <= start), "the span is empty or negative"),
+            ((start < 0) | (end <= start), "the span is empty, negative or not of whole numbers"),
         ],
     )
     return _split(judged, source, ("question_id", "record_ref"))

@@ -25,6 +25,7 @@ def build(
     questions: pl.DataFrame,
     window: pl.DataFrame,
     records: pl.DataFrame,
+    corpus: Corpus,
     passages: pl.DataFrame,
     entities: pl.DataFrame,
     settings: Settings,
@@ -35,6 +36,7 @@ def build(
         questions: Questions of the shard.
         window: Numbered window rows.
         records: Records, in the order ``window`` numbers them.
+        corpus: The records' texts.
         passages: Steps with question, record, passage_start, passage_end.
         entities: Entities of the questions' agents.
         settings: ``rare_share``.
@@ -45,7 +47,7 @@ def build(
     declared = entities.with_columns(normalize(entities["name"]).alias("name")).unique()
     names = dict(declared.group_by("agent_id").agg(pl.col("name").sort()).iter_rows())
     whole_texts = normalize(records["text"])
-    texts, text_of = _distinct_texts(passages, records)
+    texts, text_of = _distinct_texts(passages, corpus)
     rows: list[tuple[str, int, str, str, int]] = []
     masks = np.zeros(len(passages), dtype=np.int64)
     asked = questions.select("question_id", "agent_id", "question", "parts").with_row_index("number")
@@ -74,11 +76,10 @@ def _rows_by(question: npt.NDArray[np.int64], questions: int) -> list[npt.NDArra
     return np.split(by_question, np.searchsorted(question[by_question], np.arange(1, questions)))
 
 
-def _distinct_texts(passages: pl.DataFrame, records: pl.DataFrame) -> tuple[pl.Series, npt.NDArray[np.int64]]:
+def _distinct_texts(passages: pl.DataFrame, corpus: Corpus) -> tuple[pl.Series, npt.NDArray[np.int64]]:
     """The normalized texts of the distinct passages, and which of them each row is."""
     span = ["record", "passage_start", "passage_end"]
     distinct = passages.select(span).unique().sort(span).with_row_index("text")
-    corpus = Corpus(records["text"])
     base = corpus.base[distinct["record"].to_numpy()]
     texts = corpus.cut(base + distinct["passage_start"].to_numpy(), base + distinct["passage_end"].to_numpy())
     text_of = passages.select(span).join(distinct, on=span, how="left", maintain_order="left")["text"]

@@ -1,4 +1,4 @@
-"""Governing ranges to passages: the design's policy, and the memory server's own (DESIGN.md, "Passages")."""
+"""Governing ranges to passages, those that overlap united (DESIGN.md, "Passages")."""
 
 import numpy as np
 import polars as pl

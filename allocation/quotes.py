@@ -171,13 +171,16 @@ def _is_current(nodes: pl.DataFrame, length: int) -> bool:
         and all(start < end for start, end in zip(starts, ends, strict=True))
         and nodes["embedding"].bin.size().fill_null(0).min() != 0
         and nodes["embedding_model"].n_unique() == 1
+        and nodes["node_index"].is_unique().all()
     )
 
 
 def _cosine(blob: bytes, query: list[float] | None) -> float | None:
-    """A node's cosine, rounded to nine places; None without a query vector of its width."""
+    """A node's cosine, rounded to nine places; None without a query vector of its width, or if it is not finite."""
     if query is None or len(blob) != 4 * len(query):
         return None
     node = np.frombuffer(blob, dtype="<f4").astype(np.float64)
+    if not np.isfinite(node).all():
+        return None
     norms = math.sqrt(math.fsum(node * node)) * math.sqrt(math.fsum(x * x for x in query))
     return round(math.fsum(node * np.array(query)) / norms, 9) if norms else 0.0

@@ -72,7 +72,11 @@ def passages(pairs: pl.DataFrame, questions: pl.DataFrame, blocks: pl.DataFrame,
     """
     sized = pairs.with_columns(length=pl.Series(lengths[pairs["record"].to_numpy()]), size=pl.len().over("window_row"))
     whole = (pl.col("length") <= QUOTE_LIMIT) | (pl.col("size") == 1)
-    starts = sized.filter(whole).unique("window_row").with_columns(range_start=0, range_end="length", cosine_key=None)
+    starts = (
+        sized.filter(whole)
+        .filter(pl.col("place") == 0)
+        .with_columns(range_start=0, range_end="length", cosine_key=None)
+    )
     chosen = sized.filter(~whole).pipe(without_overlaps).sort("window_row", "place")
     # The server multiplies again for these, over the blocks in ranked order: all of a record's, not the chosen.
     ranked = sized.filter(~whole).sort("window_row", "place")

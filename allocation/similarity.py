@@ -41,18 +41,18 @@ def add(pairs: pl.DataFrame, questions: pl.DataFrame, blocks: pl.DataFrame, corp
     has_key = np.zeros(len(pairs), dtype=bool)
     for rows in _scopes(questions, question):
         members = np.unique(question[rows])
-        low, high = int(block[rows].min()), int(block[rows].max()) + 1
+        own, at = np.unique(block[rows], return_inverse=True)
         column = np.searchsorted(members, question[rows])
-        counts = shared_trigrams([asked[member] for member in members], texts[low:high])
-        shared[rows] = counts[block[rows] - low, column]
+        counts = shared_trigrams([asked[member] for member in members], texts.gather(own))
+        shared[rows] = counts[at, column]
         for width in np.unique(query_widths[members]).tolist():
             group = members[query_widths[members] == width]
             chosen = rows[(query_widths[question[rows]] == width) & (block_widths[block[rows]] == width)]
             if width and len(chosen):
-                low, high = int(block[chosen].min()), int(block[chosen].max()) + 1
+                own, at = np.unique(block[chosen], return_inverse=True)
                 vectors = np.array([queries[member] for member in group], dtype=np.float32)
-                matrix = cosine_keys(vector_matrix(blocks["vector"][low:high], width), vectors)
-                keys[chosen] = matrix[block[chosen] - low, np.searchsorted(group, question[chosen])]
+                matrix = cosine_keys(vector_matrix(blocks["vector"].gather(own), width), vectors)
+                keys[chosen] = matrix[at, np.searchsorted(group, question[chosen])]
                 has_key[chosen] = True
     cosine_key = pl.when(pl.Series(has_key)).then(pl.Series(keys))
     return pairs.with_columns(shared=pl.Series(shared), cosine_key=cosine_key)

@@ -62,13 +62,13 @@ def oracle(ranked: pl.DataFrame, evidence: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         ranked: Passages in fused order.
-        evidence: question_id, record_ref, start, end (null: the whole record is the label); spans of a record do
-            not overlap.
+        evidence: question_id, record_ref, start, end (null: the whole record is the label).
     """
     keys = ("question_id", "record_ref")
-    spans = ranked.select(*keys, "passage_start", "passage_end").join(
-        evidence.drop_nulls().unique(), on=keys, maintain_order="left"
-    )
+    # Where labels overlap, a character counts once: each span starts where those before it have ended.
+    earlier = pl.col("end").cum_max().shift(1).over(keys)
+    labels = evidence.drop_nulls().sort(*keys, "start", "end").with_columns(start=pl.max_horizontal("start", earlier))
+    spans = ranked.select(*keys, "passage_start", "passage_end").join(labels, on=keys, maintain_order="left")
     inside = pl.min_horizontal("end", "passage_end") - pl.max_horizontal("start", "passage_start")
     shown = spans.group_by(*keys, "passage_start").agg(shown=inside.clip(lower_bound=0).sum())
     holds = evidence.select(keys).unique().with_columns(labelled=pl.lit(value=True))

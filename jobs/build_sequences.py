@@ -105,6 +105,8 @@ def main(
         names = chain.names_of(sequences)
         chosen = _settings(settings, set_ or [], passages, rrf_k)
         paths = _paths({"store": store, "questions": questions, "windows": windows, "evidence": evidence})
+        if "oracle" in names and "evidence" not in paths:
+            raise InputError("the sequence oracle needs evidence labels; give --evidence")
         for path in (*paths.values(), out):
             if str(path) != os.fsencode(path).decode(errors="replace"):
                 raise InputError(f"{path}: the name is not valid UTF-8; rename it")
@@ -257,7 +259,13 @@ def read(paths: dict[str, Path], store: Store, *, skip: bool) -> Inputs:
     if "evidence" in paths:
         labels = tabular.read(paths["evidence"], Evidence)
         evidence = usable(inputs.evidence(labels, str(paths["evidence"]), questions))
-    return Inputs(questions, windows, evidence, pl.concat([Rejects.create_empty(), *rejects]), len(foreign))
+    return Inputs(
+        questions,
+        windows,
+        evidence,
+        pl.concat([Rejects.create_empty(), *rejects]).sort("source", "row", "reason"),
+        len(foreign),
+    )
 
 
 def _warnings(ready: Inputs) -> list[str]:

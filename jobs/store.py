@@ -377,7 +377,8 @@ class ParquetStore:
         self._blocks = _IndexedFile(folder / "blocks.parquet", StoredBlocks)
         nodes = folder / "nodes.parquet"
         self._nodes = _IndexedFile(nodes, StoredNodes) if nodes.is_file() else None
-        self._entities = folder / "entities.parquet"
+        entities = folder / "entities.parquet"
+        self._entities = tabular.read(entities, Entities) if entities.is_file() else Entities.create_empty()
 
     def __enter__(self) -> Self:
         """Itself, open already."""
@@ -385,8 +386,9 @@ class ParquetStore:
 
     def __exit__(self, *_: object) -> None:
         """Close the files."""
-        self._records.close()
-        self._blocks.close()
+        for file in (self._records, self._blocks, self._nodes):
+            if file is not None:
+                file.close()
 
     def problems(self, refs: pl.Series) -> pl.DataFrame:
         """See Store."""
@@ -414,10 +416,7 @@ class ParquetStore:
 
     def entities(self, agents: pl.Series) -> pl.DataFrame:
         """See Store."""
-        if not self._entities.is_file():
-            return Entities.create_empty()
-        rows = tabular.read(self._entities, Entities).filter(pl.col("agent_id").is_in(agents.implode()))
-        return rows.sort("agent_id", "name")
+        return self._entities.filter(pl.col("agent_id").is_in(agents.implode())).sort("agent_id", "name")
 
 
 class _IndexedFile:

@@ -52,13 +52,16 @@ def _json_lines(path: Path) -> pl.DataFrame:
 
 
 def _whole_numbers(text: pl.DataFrame, table: type[dy.Schema], path: Path) -> pl.DataFrame:
-    """CSV cells are text; one that is no whole number becomes null, which the row's checks then report."""
+    """CSV cells are text; one that is no whole number becomes null, or -1 where a null is fine: both are reported."""
     if "query_vector" in text.columns:
         raise InputError(
             f"{path}: a CSV cannot hold query_vector; use Parquet or JSON lines for questions with vectors"
         )
-    return text.with_columns(
-        pl.col(name).str.strip_chars().cast(column.dtype, strict=False)
-        for name, column in table.columns().items()
-        if name in text.columns and column.dtype.is_integer()
-    )
+    numbers = []
+    for name, column in table.columns().items():
+        if name in text.columns and column.dtype.is_integer():
+            cell = pl.col(name).str.strip_chars()
+            number = cell.cast(column.dtype, strict=False)
+            unread = pl.when(cell != "").then(pl.lit(-1, dtype=column.dtype))
+            numbers.append(pl.coalesce(number, unread) if column.nullable else number)
+    return text.with_columns(numbers)
