@@ -141,3 +141,22 @@ def test_equals_the_slow_twin(case: dict[str, Any]) -> None:
         width = widths.pop() if len(widths) == 1 else None
         expected += [(ref, i, *span, width) for i, span in enumerate(oracles.block_spans(record))]
     assert actual.select("record_ref", "block_index", "start", "end", "width").rows() == expected
+
+
+def test_a_block_index_twice_makes_the_set_not_current() -> None:
+    records = pl.DataFrame(
+        {"record_ref": ["mem:1"], "agent_id": ["a"], "text": ["One is. Two are."], "node_ends": [None]},
+        schema_overrides={"node_ends": pl.List(pl.Int64)},
+    )
+    stored = pl.DataFrame(
+        {
+            "record_ref": ["mem:1"] * 2,
+            "block_index": [0, 0],
+            "start": [0, 7],
+            "end": [7, 16],
+            "embedding_model": ["m"] * 2,
+            "vector": [b"\x01", b"\x02"],
+        }
+    )
+    for rows in (stored, stored.reverse()):
+        assert block_sets.build(records, rows)["vector"].null_count() == 2

@@ -568,8 +568,9 @@ def test_evidence_is_checked_and_changes_nothing(work):
     expected = work.files()
     path = work.folder / "evidence.csv"
     path.write_text("question_id,record_ref,start,end\nq1,mem:1,0,15\nq1,mem:2,,\nq1,mem:2,9,3\n")
-    assert "row 3 (question_id=q1, record_ref=mem:2): the span is empty or negative" in work.refused(
-        "--evidence", str(path)
+    assert (
+        "row 3 (question_id=q1, record_ref=mem:2): the span is empty, negative or not of whole numbers"
+        in work.refused("--evidence", str(path))
     )
     work.build("--evidence", str(path), "--on-bad-row", "skip")
     assert work.files() == expected

@@ -167,8 +167,8 @@ def test_evidence():
         3: "question_id is unknown",
         4: "record_ref is empty",
         5: "a span needs both start and end",
-        6: "the span is empty or negative",
-        7: "the span is empty or negative",
+        6: "the span is empty, negative or not of whole numbers",
+        7: "the span is empty, negative or not of whole numbers",
     }
 
 

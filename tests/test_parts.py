@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from allocation import parts
 from allocation.settings import Settings
 from allocation.tables import Entities, Parts, Questions, Records, Windows
-from allocation.text import normalize
+from allocation.text import Corpus, normalize
 from tests import frames, sequence_oracles
 
 EVERY_CHAR = [chr(point) for point in range(sys.maxunicode + 1) if not 0xD800 <= point <= 0xDFFF]
@@ -126,7 +126,9 @@ def built(
         passage_end=pl.Series(list(map(len, texts)), dtype=pl.Int64),
     )
     entities = frames.table(Entities, [{"agent_id": "a", "name": name} for name in names])
-    found, held = parts.build(asked, window, records, passages, entities, Settings(rare_share=rare_share))
+    found, held = parts.build(
+        asked, window, records, Corpus(records["text"]), passages, entities, Settings(rare_share=rare_share)
+    )
     return Parts.validate(found), held
 
 

@@ -6,7 +6,6 @@ import polars as pl
 import pytest
 
 from allocation import chain, steps
-from allocation.errors import InputError
 from allocation.settings import Settings
 from allocation.tables import Evidence
 from tests import frames, sample
@@ -160,7 +159,7 @@ def test_oracle_needs_evidence() -> None:
         *(given.records, given.blocks, given.nodes, given.entities),
     )
 
-    with pytest.raises(InputError, match="oracle needs evidence"):
+    with pytest.raises(ValueError, match="oracle needs evidence"):
         chain.build(without, Settings(), ("oracle",))
     chain.build(without, Settings(), ("cosine", "recall"))
 
@@ -260,3 +259,14 @@ def test_only_coverage_has_parts() -> None:
             passages = ordered.filter(pl.col("basis") == "passage")
             assert passages["parts"].is_null().all() == (name != "coverage")
             assert passages["new_parts"].is_null().all() == (name != "coverage")
+
+
+def test_labels_that_overlap_count_a_character_once() -> None:
+    columns = {"question": 0, "question_id": "q", "passage_start": 0, "passage_end": 100}
+    ranked = pl.DataFrame([{**columns, "record_ref": ref, "position": i} for i, ref in enumerate("ba")])
+    labels = [("b", 0, 40), ("b", 0, 41), ("b", 10, 20), ("a", 0, 70)]
+    evidence = pl.DataFrame(
+        [("q", *label) for label in labels], schema=["question_id", "record_ref", "start", "end"], orient="row"
+    )
+    # b holds 41 of 100 characters, not 40 + 41 + 10; a holds 70
+    assert steps.oracle(ranked, evidence)["record_ref"].to_list() == ["a", "b"]

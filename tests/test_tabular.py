@@ -161,3 +161,10 @@ def test_conform_names_the_missing_columns():
 def test_conform_refuses_other_types_and_values_out_of_range(column, told):
     with pytest.raises(InputError, match=f"w: {told}"):
         conform(WINDOWS.with_columns(column), Windows, "w")
+
+
+def test_a_span_of_floats_in_a_csv_is_no_label_of_a_whole_record(tmp_path):
+    file = tmp_path / "evidence.csv"
+    file.write_text("question_id,record_ref,start,end\nq,mem:1,4.0,9.0\nq,mem:2,,\n")
+    frame = tabular.read(file, Evidence)
+    assert frame.select("start", "end").rows() == [(-1, -1), (None, None)]
