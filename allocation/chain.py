@@ -181,7 +181,7 @@ def _ordered(name: str, ranked: Ranked, shard: Shard, settings: Settings) -> tup
 
 
 def _as_sequence(ordered: pl.DataFrame, excerpts: pl.DataFrame | None, window: pl.DataFrame) -> pl.DataFrame:
-    """Steps, and excerpts behind them in rounds, as a Sequence."""
+    """Steps, and excerpts behind them in rounds, as Sequences."""
     fields = ("question_id", "item_position", "claim_position", "record_ref", "record_rank")
     if "ranges" not in ordered.columns:  # passages: one range a step
         span = pl.struct(start="passage_start", end="passage_end").cast(quotes.Range)

@@ -93,8 +93,8 @@ def main(
         Literal["refuse", "skip"],
         typer.Option(help="refuse: stop at a row that cannot be used; skip: go on and write rejects.parquet."),
     ] = "refuse",
-    shard_size: Annotated[int, typer.Option(min=1, help="Questions worked on at a time.")] = 64,
-    jobs: Annotated[int, typer.Option(min=1, max=64, help="Shards worked on at once.")] = 1,
+    shard_size: Annotated[int, typer.Option(min=1, help="Questions worked on at a time.")] = 128,
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Shards worked on at once.")] = 2,
 ) -> None:
     """Order every question's passages by how likely they are to carry the answer.
 
