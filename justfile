@@ -1,6 +1,7 @@
 # Every recipe runs in the project's own environment, which uv makes at the first use.
 
-python := "uv run python -m"
+uv := env("UV", "uv")  # uv tells its own path to what it runs
+python := uv + " run python -m"
 
 # List the recipes
 default:
@@ -19,13 +20,13 @@ render *arguments:
 # Run the tests
 [positional-arguments]
 test *arguments:
-    uv run --group server python -m pytest "$@"
+    {{ uv }} run --group server python -m pytest "$@"
 
 # Format, lint, check types, run the tests
 check: && test
-    uv run ruff format .
-    uv run ruff check .
-    uv run mypy
+    {{ uv }} run ruff format .
+    {{ uv }} run ruff check .
+    {{ uv }} run mypy
 
 # Time the job and its steps on generated and, where present, LoCoMo work; not a test
 [positional-arguments]
