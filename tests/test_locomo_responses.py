@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -16,16 +17,24 @@ from tests.test_locomo import COMPARED, FOLDER, WINDOW_SETS, pytestmark  # noqa:
 CALL = ["question_id", "budget"]
 
 
-@cache
-def built(window_set: str) -> dict[str, pl.DataFrame]:
+def shard(window_set: str) -> chain.Shard:
     windows = tabular.read(FOLDER / f"windows_{window_set}.parquet", Windows)
     questions = tabular.read(FOLDER / "questions.parquet", Questions)
     refs = windows["record_ref"].unique().sort()
     with open_store(FOLDER / f"store_{WINDOW_SETS[window_set]}.db") as store:
         agents = questions["agent_id"].unique().sort()
         parts = (store.records(refs), store.blocks(refs), store.nodes(refs), store.entities(agents))
-    shard = chain.Shard(questions, windows, *parts)
-    return chain.build(shard, Settings(passages="server"), ("items", "evidence", "whole"))[0]
+    return chain.Shard(questions, windows, *parts)
+
+
+@cache
+def built(window_set: str) -> dict[str, pl.DataFrame]:
+    return chain.build(shard(window_set), Settings(passages="server"), ("items", "evidence", "whole"))[0]
+
+
+@cache
+def merged() -> dict[str, pl.DataFrame]:
+    return chain.build(shard("session"), Settings())[0]
 
 
 def recorded(name: str) -> pl.DataFrame:
@@ -87,3 +96,52 @@ def test_cut_prefixes() -> None:
     )
     assert len(expected) == 3996
     assert_frame_equal(actual, expected.select(actual.columns), check_row_order=False)
+
+
+def taken_one_by_one(masks: list[int], step_up: int, step_down: int) -> list[int]:
+    """The greedy pass as it is told: the lowest of all that are left, again and again."""
+    places = np.arange(len(masks))
+    holds = np.array(masks, dtype=np.int64)
+    order, held = [0], int(holds[0])
+    left = np.ones(len(masks), dtype=bool)
+    left[0] = False
+    for _ in range(len(masks) - 1):
+        new = (holds & ~held) != 0
+        moved = np.where(new, places - step_up, np.where(holds != 0, places + step_down, places))
+        best = int(np.argmin(np.where(left, moved, 2 * len(masks) + step_down)))  # of equals the first
+        order.append(best)
+        held |= int(holds[best])
+        left[best] = False
+    return order
+
+
+def test_coverage_of_every_question_equals_taking_the_lowest_again_and_again() -> None:
+    evidence, coverage = (merged()[name] for name in ("evidence", "coverage"))
+    step = ["question_id", "record_ref", "start", "end"]
+    placed = coverage.select(*step, "parts", place=pl.int_range(pl.len()).over("question_id"))
+    joined = evidence.select(step).join(placed, on=step, maintain_order="left")
+    assert len(joined) == len(evidence) > 400_000
+    moved = 0
+    for (question_id,), rows in joined.group_by("question_id", maintain_order=True):
+        masks = [sum(1 << part for part in parts) for parts in rows["parts"]]
+        order = taken_one_by_one(masks, 5, 5)
+        assert rows["place"].arg_sort().to_list() == order, question_id
+        moved += order != sorted(order)
+    assert moved > 500
+
+
+@pytest.mark.parametrize("name", chain.COMPARED)
+def test_a_larger_budget_takes_nothing_away(name: str) -> None:
+    steps = merged()[name]
+    smaller = render.cut(steps, 0)
+    assert smaller["question_id"].n_unique() == 999
+    for budget in (200, 500, 800, 1000, 1001, 2000, 2800, 2801, 4000, 8000, 1_000_000):
+        larger = render.cut(steps, budget)
+        key = ["question_id", "position"]
+        assert smaller.join(larger, on=key, how="anti").is_empty()
+        last = larger.group_by("question_id").agg(pl.len(), pl.col("position").max())
+        assert (last["len"] == last["position"] + 1).all()  # a prefix
+        over = larger.filter((pl.col("used") > budget) & (pl.col("position") > 0))
+        assert over.is_empty()
+        smaller = larger
+    assert len(smaller) == len(steps)
