@@ -28,6 +28,7 @@ from allocation.errors import InputError
 from allocation.settings import Settings, settings_of
 from allocation.tables import Evidence, Parts, Questions, Rejects, Windows
 from jobs import outputs, tabular
+from jobs.errors import told_in_one_line
 from jobs.store import Store, open_store
 
 SAMPLE = Path("data/sample")
@@ -101,7 +102,7 @@ def main(
     Without arguments it builds the sample's sequences. Exit status: 0 done, 2 bad input or arguments, 1
     anything else.
     """
-    try:
+    with told_in_one_line():
         names = chain.names_of(sequences)
         chosen = _settings(settings, set_ or [], passages, rrf_k)
         paths = _paths({"store": store, "questions": questions, "windows": windows, "evidence": evidence})
@@ -111,9 +112,6 @@ def main(
             if str(path) != os.fsencode(path).decode(errors="replace"):
                 raise InputError(f"{path}: the name is not valid UTF-8; rename it")
         _build(paths, names, chosen, out, skip=on_bad_row == "skip", shard_size=shard_size, jobs=jobs)
-    except (InputError, OSError) as error:
-        typer.echo("error: " + " ".join(str(error).splitlines()), err=True)
-        raise typer.Exit(2 if isinstance(error, InputError) else 1) from error
 
 
 def _paths(given: dict[str, Path | None]) -> dict[str, Path]:

@@ -12,6 +12,7 @@ from allocation import chain, render
 from allocation.errors import InputError
 from allocation.tables import Parts, Questions, Sequences, conform
 from jobs import outputs, tabular
+from jobs.errors import told_in_one_line
 from jobs.store import open_store
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -26,12 +27,12 @@ def main(
     store: Annotated[Path | None, typer.Option(help="The store, where it is no longer where the run found it.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON with ranges, ranks and parts.")] = False,
 ) -> None:
-    """Print a question's context: its items in recall order, cut at a budget, and what was left out."""
-    try:
+    """Print a question's context: its items in recall order, cut at a budget, and what was left out.
+
+    Exit status: 0 done, 2 bad input or arguments, 1 anything else.
+    """
+    with told_in_one_line():
         shown = _shown(question, sequence, budget, run, store)
-    except InputError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2) from error
     if as_json:
         typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
         return
