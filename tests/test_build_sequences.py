@@ -1,9 +1,11 @@
 """The command end to end: what it refuses, what it takes, and that the same inputs give the same bytes."""
 
 import json
+import math
 import os
 import random
 import sqlite3
+import struct
 from contextlib import closing
 from dataclasses import asdict
 
@@ -480,6 +482,22 @@ def test_a_block_set_that_is_not_current_is_divided_and_counted(work, spoil):
     rows = work.build().filter(pl.col("record_ref") == "mem:1")
     assert work.json()["counts"]["records_without_current_blocks"] > before
     assert sorted(rows.select("start", "end").rows()) == [(0, 15), (15, 34)]  # its two sentences
+
+
+@pytest.mark.parametrize("values", [(math.nan, 1.0), (math.inf, 1.0), (math.inf, -math.inf)])
+def test_a_node_vector_that_is_not_finite_counts_as_one_of_another_width(work, values):
+    work.show(window_rows(("q1", 0, 0, "mem:1"), ("q1", 0, 1, "mem:3"), WINDOWS[3]))
+    work.sql("UPDATE memories SET content = ? WHERE id = 3", "A key. A key is red. No.")  # it has no blocks
+    # By words the second node is best; by words and cosine the first, tied and earlier.
+    for index, (start, end) in enumerate([(0, 7), (7, 20), (20, 24)]):
+        vector = struct.pack("<4f", *(float(place == 2 * index) for place in range(4)))
+        work.sql("INSERT INTO record_nodes VALUES ('mem', 3, ?, ?, ?, 1, 1, ?, 'm')", index, start, end, vector)
+    starts = []
+    for vector in (bytes(16), bytes(4), struct.pack("<4f", *values, 1.0, 1.0)):
+        work.sql("UPDATE record_nodes SET embedding = ? WHERE node_index = 2", vector)
+        work.build()
+        starts += work.rows("items").filter(pl.col("basis") == "node")["start"].to_list()
+    assert starts == [0, 7, 7]
 
 
 def test_a_question_without_a_window(work):

@@ -229,7 +229,7 @@ def test_a_killed_run_leaves_the_earlier_run_or_nothing(tmp_path):
 
         def run(seconds=None):
             """Start the command and kill it so many seconds after it began to write; how long it wrote."""
-            starter.stdin.write(json.dumps(work.arguments("--shard-size", "4")) + "\n")
+            starter.stdin.write(json.dumps(work.arguments("--shard-size", "20")) + "\n")
             starter.stdin.flush()
             child = int(starter.stdout.readline())
             while not leftovers(work.out):

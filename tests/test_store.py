@@ -112,6 +112,18 @@ def test_contents(path):
     assert sorted(problems.rows()) == [(ref, "a", None) for ref in sorted(TEXTS)]
 
 
+def test_times_are_read_and_a_missing_or_damaged_one_is_no_problem(path):
+    with closing(sqlite3.connect(path)) as store:
+        store.execute("UPDATE episodes SET start_time = '2025-05-01'")
+        store.execute("UPDATE memories SET timestamp = '2025-05-02' WHERE id = 1")
+        store.execute("UPDATE memories SET timestamp = CAST(x'FF' AS TEXT) WHERE id = 2")
+        store.commit()
+    with open_store(path) as store:
+        times = dict(store.records(REFS).select("record_ref", "recorded_at").rows())
+        assert store.problems(REFS)["problem"].null_count() == len(REFS)
+    assert times == {"ep:1": "2025-05-01", "mem:1": "2025-05-02", "mem:2": None, "mem:3": ""}
+
+
 def test_node_ends_are_in_order(path):
     with closing(sqlite3.connect(path)) as store:
         rows = [("mem", 1, 0, 0, 34), ("mem", 1, 1, 0, 16), ("ep", 1, 0, 0, 23)]
