@@ -10,12 +10,12 @@ default:
 # Build every question's payload sequence; without arguments, the sample's
 [positional-arguments]
 build-sequences *arguments:
-    {{ python }} jobs.build_sequences "$@"
+    @{{ python }} jobs.build_sequences "$@"
 
 # Show a question's context: just render QUESTION --sequence coverage --budget 2800
 [positional-arguments]
 render *arguments:
-    {{ python }} jobs.render "$@"
+    @{{ python }} jobs.render "$@"
 
 # Run the tests
 [positional-arguments]
@@ -31,9 +31,9 @@ check: && test
 # Time the job and its steps on generated and, where present, LoCoMo work; not a test
 [positional-arguments]
 bench *arguments:
-    {{ python }} jobs.bench "$@"
+    @{{ python }} jobs.bench "$@"
 
 # Write the committed sample again
 [positional-arguments]
 make-sample *arguments:
-    {{ python }} jobs.make_sample "$@"
+    @{{ python }} jobs.make_sample "$@"
