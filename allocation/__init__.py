@@ -20,5 +20,5 @@ server     the memory server's own cosines and passages, policy ``server``
 ========== ==================================================================
 
 ``tables`` declares every table, ``inputs`` judges their rows, ``settings`` holds what can be chosen, ``text``
-cuts and lowers texts in bulk. Nothing here knows a path, a clock or a screen.
+cuts and lowers texts in bulk, ``runs`` finds runs of equal values. Nothing here knows a path, a clock or a screen.
 """

@@ -93,13 +93,12 @@ def build(
         sizes = _ITEMS.fullmatch(name)
         if sizes:
             first, rest = (int(size) for size in sizes.groups()) if sizes[1] else _QUOTE_SIZES
-            heads = watch(name, quotes.heads(ranked.pairs, ranked.window, first, rest))
-            ordered = heads.with_columns(round=-1)
+            ordered = watch(name, quotes.heads(ranked.pairs, ranked.window, first, rest))
         else:
             ordered, own_parts = _ordered(name, ranked, shard, settings)
             if own_parts is not None:
                 found = own_parts
-            ordered = costs.add(watch(name, ordered))
+            ordered = costs.add(watch(name, ordered)).pipe(_with_one_range)
         later = excerpts if sizes or settings.passages == "server" else None
         built[name] = watch(f"{name}_costs", _as_sequence(ordered, later, ranked.window))
     return built, found
@@ -180,28 +179,25 @@ def _ordered(name: str, ranked: Ranked, shard: Shard, settings: Settings) -> tup
     return fusion.order(fused, settings.rrf_k, ("cosine_rank",)), None
 
 
+def _with_one_range(passages: pl.DataFrame) -> pl.DataFrame:
+    span = pl.struct(start="passage_start", end="passage_end").cast(quotes.Range)
+    return passages.with_columns(ranges=pl.concat_list(span), basis=pl.lit("passage"))
+
+
 def _as_sequence(ordered: pl.DataFrame, excerpts: pl.DataFrame | None, window: pl.DataFrame) -> pl.DataFrame:
-    """Steps, and excerpts behind them in rounds, as Sequences."""
+    """Steps by position, and excerpts behind them in rounds, as Sequences."""
     fields = ("question_id", "item_position", "claim_position", "record_ref", "record_rank")
-    if "ranges" not in ordered.columns:  # passages: one range a step
-        span = pl.struct(start="passage_start", end="passage_end").cast(quotes.Range)
-        ordered = ordered.with_columns(round=-1, ranges=pl.concat_list(span), basis=pl.lit("passage"))
+    may_be_missing = pl.DataFrame(
+        schema=dict.fromkeys(("inside_rank", "cosine_rank", "mask", "new_mask", "round"), pl.Int64)
+    )
     tail = [] if excerpts is None else [excerpts]
     rows = (
-        pl.concat([ordered, *tail], how="diagonal_relaxed")
+        pl.concat([may_be_missing, ordered, *tail], how="diagonal_relaxed")
         .select(pl.exclude("question", *fields))
         .join(window.select("window_row", "question", *fields), on="window_row")
+        .sort("question", pl.col("round").fill_null(-1), "position", "item_position")
+        .pipe(fusion.numbered)
     )
-    place = pl.col("position") if "position" in rows.columns else pl.col("item_position")
-    rows = fusion.numbered(rows.sort("question", "round", pl.when(pl.col("round") < 0).then(place), "item_position"))
-    for column, dtype in (
-        ("inside_rank", pl.Int32),
-        ("cosine_rank", pl.Int32),
-        ("mask", pl.Int64),
-        ("new_mask", pl.Int64),
-    ):
-        if column not in rows.columns:
-            rows = rows.with_columns(pl.lit(None, dtype=dtype).alias(column))
     columns = Sequences.columns()
     return rows.with_columns(
         start=pl.col("ranges").list.first().struct.field("start"),

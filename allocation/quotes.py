@@ -32,7 +32,7 @@ def heads(pairs: pl.DataFrame, window: pl.DataFrame, first: int, rest: int) -> p
         rest: Characters of the others.
 
     Returns:
-        window_row, ranges (joined where they touch, in text order), cost, basis.
+        window_row, position (the item's), ranges (joined where they touch, in text order), cost, basis.
     """
     short = pl.col("length") <= pl.col("size")
     basis = (
@@ -48,7 +48,7 @@ def heads(pairs: pl.DataFrame, window: pl.DataFrame, first: int, rest: int) -> p
         window.filter(pl.col("claim_position") == 0)
         .with_columns(size=pl.when(pl.col("item_position") < FIRST_ITEMS).then(first).otherwise(rest))
         .join(pairs.group_by("window_row").agg(pl.len().alias("blocks"), pl.col("stored").first()), on="window_row")
-        .select("window_row", "length", "size", basis=basis)
+        .select("window_row", "length", "size", position="item_position", basis=basis)
     )
     at_start = pl.col("basis").is_in(["whole", "start"])
     starts = quoted.filter(at_start).select(
@@ -71,7 +71,7 @@ def heads(pairs: pl.DataFrame, window: pl.DataFrame, first: int, rest: int) -> p
             ranges=pl.struct("start", "end").cast(Range),
             cost=(pl.col("end") - pl.col("start")).sum() + len(SEPARATOR) * (pl.len().cast(pl.Int64) - 1),
         )
-        .join(quoted.select("window_row", "basis"), on="window_row", maintain_order="left")
+        .join(quoted.select("window_row", "position", "basis"), on="window_row", maintain_order="left")
     )
 
 

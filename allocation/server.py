@@ -1,11 +1,10 @@
 """The memory server's own passages, for reproducing its orders (DESIGN.md, "The server policy")."""
 
-import itertools
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from allocation.runs import runs
 from allocation.similarity import vector_matrix
 from allocation.steps import QUOTE_LIMIT
 from allocation.text import Offsets
@@ -32,8 +31,7 @@ def _keys(pairs: pl.DataFrame, questions: pl.DataFrame, blocks: pl.DataFrame) ->
     found = np.zeros(len(block), dtype=np.int64)
     matrices: dict[int, Floats] = {}
     queries = {i: questions["query_vector"][int(i)].to_numpy().astype(np.float32) for i in np.unique(question)}
-    bounds = [0, *(np.flatnonzero(np.diff(window_row)) + 1), len(block)]
-    for low, high in itertools.pairwise(bounds if len(block) else ()):
+    for low, high in runs(window_row):
         query = queries[question[low]]
         if len(query) not in matrices:
             matrices[len(query)] = vector_matrix(blocks["vector"], len(query)).astype(np.float32)
@@ -72,10 +70,8 @@ def passages(pairs: pl.DataFrame, questions: pl.DataFrame, blocks: pl.DataFrame,
     """
     sized = pairs.with_columns(length=pl.Series(lengths[pairs["record"].to_numpy()]), size=pl.len().over("window_row"))
     whole = (pl.col("length") <= QUOTE_LIMIT) | (pl.col("size") == 1)
-    starts = (
-        sized.filter(whole)
-        .filter(pl.col("place") == 0)
-        .with_columns(range_start=0, range_end="length", cosine_key=None)
+    starts = sized.filter(whole & (pl.col("place") == 0)).with_columns(
+        range_start=0, range_end="length", cosine_key=None
     )
     chosen = sized.filter(~whole).pipe(without_overlaps).sort("window_row", "place")
     # The server multiplies again for these, over the blocks in ranked order: all of a record's, not the chosen.

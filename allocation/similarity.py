@@ -162,7 +162,8 @@ def _exact_levels(queries: npt.NDArray[np.float64]) -> Iterator[npt.NDArray[np.f
     """Parts that sum to ``queries``, smallest first, each with exact dot products with int8 vectors.
 
     A sum of ``width`` products with an int8 is exact in any order when all parts are multiples of one power of
-    two and at most 2^(53 - 8 - log2 width) times as large. Embeddings need one part, seldom two.
+    two and at most 2^(53 - 8 - log2 width) times as large. Embeddings need one part, or
+    three where a component is next to nothing.
     """
     bits = 53 - 8 - math.ceil(math.log2(queries.shape[1]))
     parts = []

@@ -4,12 +4,11 @@ Each function takes the passages of all questions in fused order and returns ste
 step costs is added after that.
 """
 
-import itertools
-
 import numpy as np
 import polars as pl
 
 from allocation import coverage, fusion
+from allocation.runs import runs
 
 QUOTE_LIMIT = 800  # characters of one quote
 
@@ -97,9 +96,8 @@ def covered(ordered: pl.DataFrame, step_up: int, step_down: int, keep_records: i
     masks = ordered["mask"].to_numpy()
     movable = (ordered["record_rank"] >= keep_records).to_numpy()
     question = ordered["question"].to_numpy()
-    bounds = [0, *(np.flatnonzero(np.diff(question)) + 1), len(question)] if len(question) else []
     places, firsts = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-    for low, high in itertools.pairwise(bounds):
+    for low, high in runs(question):
         place, first = coverage.order(masks[low:high], movable[low:high], step_up, step_down)
         places.append(low + place)
         firsts.append(first)

@@ -284,6 +284,9 @@ def shards(ready: Inputs, store: Store, size: int) -> Iterator[chain.Shard]:
         windows = ready.windows.join(questions.select("question_id"), on="question_id", how="semi")
         refs = windows["record_ref"].unique().sort()
         agents = questions["agent_id"].unique().sort()
+        evidence = ready.evidence
+        if evidence is not None:
+            evidence = evidence.join(questions.select("question_id"), on="question_id", how="semi")
         yield chain.Shard(
             questions,
             windows,
@@ -291,7 +294,7 @@ def shards(ready: Inputs, store: Store, size: int) -> Iterator[chain.Shard]:
             store.blocks(refs),
             store.nodes(refs),
             store.entities(agents),
-            ready.evidence,
+            evidence,
         )
 
 

@@ -134,7 +134,7 @@ class SequenceFiles:
         self._files = 0
 
     def add(self, shard: pl.DataFrame) -> None:
-        """Take the next questions' rows, a Sequences."""
+        """Take the Sequences of the next questions."""
         for question in Sequences.validate(shard).partition_by("question_id", maintain_order=True):
             self._waiting.append(question)
             self._questions += 1

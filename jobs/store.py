@@ -254,38 +254,13 @@ class SqliteStore:
         if "record_block_vectors" in self._tables:
             vector = "coalesce(CAST(v.embedding_i8 AS BLOB), x'')"
             join = "LEFT JOIN record_block_vectors v USING (parent_kind, parent_id, block_index)"
-        found = self._children(
-            refs,
-            f"record_blocks {join}",
-            "CAST(block_index AS INTEGER) AS block_index, coalesce(CAST(start_char AS INTEGER), -1) AS start, "
-            'coalesce(CAST(end_char AS INTEGER), -1) AS "end", '
-            f"coalesce(CAST(embedding_model AS BLOB), x'') AS embedding_model, {vector} AS vector",
-            "block_index",
-        )
-        if found.is_empty():
-            return StoredBlocks.create_empty()
-        # A label that is not UTF-8 becomes null, and so its set not current.
-        label = _utf8(found["embedding_model"])
-        rows = conform(found.with_columns(label), StoredBlocks, str(self._path))
-        return rows.sort("record_ref", "block_index")
+        return self._embedded(refs, f"record_blocks {join}", StoredBlocks, vector)
 
     def nodes(self, refs: pl.Series) -> pl.DataFrame:
         """See Store."""
         if not self._tables.get("record_nodes", set()) >= _NODE_VECTORS:
             return StoredNodes.create_empty()
-        found = self._children(
-            refs,
-            "record_nodes",
-            "CAST(node_index AS INTEGER) AS node_index, coalesce(CAST(start_char AS INTEGER), -1) AS start, "
-            'coalesce(CAST(end_char AS INTEGER), -1) AS "end", '
-            "coalesce(CAST(embedding_model AS BLOB), x'') AS embedding_model, "
-            "coalesce(CAST(embedding AS BLOB), x'') AS embedding",
-            "node_index",
-        )
-        if found.is_empty():
-            return StoredNodes.create_empty()
-        rows = conform(found.with_columns(_utf8(found["embedding_model"])), StoredNodes, str(self._path))
-        return rows.sort("record_ref", "node_index")
+        return self._embedded(refs, "record_nodes", StoredNodes, "coalesce(CAST(embedding AS BLOB), x'')")
 
     def entities(self, agents: pl.Series) -> pl.DataFrame:
         """See Store."""
@@ -302,6 +277,23 @@ class SqliteStore:
             return Entities.create_empty()
         names = found.select(_utf8(found["agent_id"]), _utf8(found["name"])).drop_nulls()
         return conform(names, Entities, str(self._path))
+
+    def _embedded(self, refs: pl.Series, table: str, kind: type[dy.Schema], vector: str) -> pl.DataFrame:
+        """Spans of records with a vector: StoredBlocks or StoredNodes, of ``table`` and the SQL of their vector."""
+        _, index, *_, vector_name = kind.column_names()
+        found = self._children(
+            refs,
+            table,
+            f"CAST({index} AS INTEGER) AS {index}, coalesce(CAST(start_char AS INTEGER), -1) AS start, "
+            'coalesce(CAST(end_char AS INTEGER), -1) AS "end", '
+            f"coalesce(CAST(embedding_model AS BLOB), x'') AS embedding_model, {vector} AS {vector_name}",
+            index,
+        )
+        if found.is_empty():
+            return kind.create_empty()
+        # A label that is not UTF-8 becomes null, and so its block set not current.
+        rows = conform(found.with_columns(_utf8(found["embedding_model"])), kind, str(self._path))
+        return rows.sort("record_ref", index)
 
     def _children(self, refs: pl.Series, table: str, columns: str, order: str) -> pl.DataFrame:
         """Rows of a table that hangs on records: record_ref and ``columns``, in order."""
