@@ -14,8 +14,8 @@ from allocation.text import Corpus
 
 Watch = Callable[[str, pl.DataFrame], pl.DataFrame]
 
-# Built by default, in this order; the others only when asked for.
 COMPARED = ("items", "evidence", "whole", "coverage")
+QUOTE_CURVE = ("items@500/250", "items@320/160")
 YARDSTICKS = ("oracle", "cosine", "recall")
 _ITEMS = re.compile(r"items(?:@([1-9][0-9]{0,5})/([1-9][0-9]{0,5}))?")
 _QUOTE_SIZES = (800, 400)

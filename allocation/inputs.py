@@ -86,11 +86,19 @@ def windows(frame: pl.DataFrame, source: str, questions: pl.DataFrame, problems:
     return usable.sort(place).drop("problem"), rejects
 
 
-def evidence(frame: pl.DataFrame, source: str, questions: pl.DataFrame) -> Checked:
-    """Evidence labels that can be used, in the order of all columns."""
+def evidence(frame: pl.DataFrame, source: str, questions: pl.DataFrame, lengths: pl.DataFrame) -> Checked:
+    """Evidence labels that can be used, in the order of all columns.
+
+    Args:
+        frame: Evidence as read.
+        source: What to call it in a reject.
+        questions: Usable Questions.
+        lengths: record_ref, length (code points) of every record the labels name and the store holds. A label may
+            name another one: an answer that was never stored cannot be shown, and counts so.
+    """
     start, end = pl.col("start"), pl.col("end")
     judged = _judged(
-        numbered(frame),
+        numbered(frame).join(lengths, on="record_ref", how="left", maintain_order="left"),
         [
             (
                 ~pl.col("question_id").is_in(questions["question_id"].implode(), nulls_equal=True),
@@ -99,9 +107,14 @@ def evidence(frame: pl.DataFrame, source: str, questions: pl.DataFrame) -> Check
             (_blank("record_ref"), "record_ref is empty"),
             (start.is_null() != end.is_null(), "a span needs both start and end"),
             ((start < 0) | (end <= start), "the span is empty, negative or not of whole numbers"),
+            (
+                end > pl.col("length"),
+                pl.format("the span lies outside its record, which has {} characters", "length"),
+            ),
         ],
     )
-    return _split(judged, source, ("question_id", "record_ref"))
+    usable, rejects = _split(judged, source, ("question_id", "record_ref"))
+    return usable.drop("length").sort("question_id", "record_ref", "start", "end"), rejects
 
 
 def refuse(rejects: pl.DataFrame) -> None:

@@ -123,6 +123,77 @@ class Sequences(dy.Schema):
     new_parts = dy.List(dy.Int32(), nullable=True)
 
 
+class RunRecords(dy.Schema):
+    """The records a run's windows name, as they were when it was built. Key and row order: record_ref."""
+
+    record_ref = dy.String(primary_key=True)
+    length = dy.Int64(nullable=False)
+    blocks = dy.Int64(nullable=False)
+    divided = dy.Bool(nullable=False)  # it had no current block set
+    sha256 = dy.String(nullable=False)  # of its time and text
+
+
+class Points(dy.Schema):
+    """What each question shows at each point. Key: question_id, point; row order: question_id, place.
+
+    A point is a sequence with a budget, with a count of items, or whole.
+    """
+
+    question_id = dy.String(primary_key=True)
+    point = dy.String(primary_key=True)  # SEQUENCE:BUDGET, SEQUENCE:topITEMS or SEQUENCE:all
+    place = dy.Int64(nullable=False)  # of the point among the points
+    sequence = dy.String(nullable=False)
+    budget = dy.Int64(nullable=True)  # characters
+    count = dy.Int64(nullable=True)  # items
+    characters = dy.Int64(nullable=False)  # of quoted text with separators, what a budget counts
+    items = dy.Int64(nullable=False)  # with something shown
+    passages = dy.Int64(nullable=False)  # ranges taken
+    omitted = dy.Int64(nullable=False)  # items of the window with nothing shown
+    cl100k_base = dy.Int64(nullable=False)  # tokens of the rendered context
+    o200k_base = dy.Int64(nullable=False)
+
+
+class Metrics(dy.Schema):
+    """What each point shows of a question's evidence, as counts. Key and row order: as Points.
+
+    A turn is an evidence span. ``turns`` = not recalled + not quoted + outside + in part + whole.
+    """
+
+    question_id = dy.String(primary_key=True)
+    point = dy.String(primary_key=True)
+    answer_records = dy.Int64(nullable=False)
+    answer_records_shown = dy.Int64(nullable=False)
+    turns = dy.Int64(nullable=False)
+    turns_not_recalled = dy.Int64(nullable=False)  # its record is not in the window
+    turns_not_quoted = dy.Int64(nullable=False)  # nothing of its record is shown
+    turns_outside = dy.Int64(nullable=False)  # its record is shown, it is not
+    turns_in_part = dy.Int64(nullable=False)
+    turns_whole = dy.Int64(nullable=False)
+    turn_characters = dy.Int64(nullable=False)  # a character in several turns counts once
+    turn_characters_shown = dy.Int64(nullable=False)
+    quoted_characters = dy.Int64(nullable=False)  # of records: without separators and labels
+    answer_record_characters = dy.Int64(nullable=False)  # of these, from answer records
+    repeated_characters = dy.Int64(nullable=False)  # of these, in blocks whose text is quoted before
+    first_item = dy.Int64(nullable=True)  # item position of the first item that quotes an answer record
+    answer_in_context = dy.Bool(nullable=True)  # null: the question has no short gold answer
+
+
+class Curves(dy.Schema):
+    """Every metric of every point over groups of questions, from the query ``curves``. Key: point, breakdown, value.
+
+    Rates are 0 to 1; null where no question of the group has the metric. Its further columns are the metrics.
+    """
+
+    point = dy.String(primary_key=True)
+    breakdown = dy.String(primary_key=True)  # all, question_type or split
+    value = dy.String(primary_key=True)  # the type or split; all
+    sequence = dy.String(nullable=False)
+    budget = dy.Int64(nullable=True)
+    count = dy.Int64(nullable=True)
+    questions = dy.Int64(nullable=False)
+    labelled = dy.Int64(nullable=False)  # of these, with evidence
+
+
 class Rejects(dy.Schema):
     """Input rows that could not be used. Row order: source, row, reason."""
 

@@ -23,10 +23,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from allocation import chain, inputs
+from allocation import chain, inputs, queries, run_records
 from allocation.errors import InputError
 from allocation.settings import Settings, settings_of
-from allocation.tables import Evidence, Parts, Questions, Rejects, Windows
+from allocation.tables import Evidence, Parts, Questions, Rejects, RunRecords, Windows
 from jobs import outputs, tabular
 from jobs.errors import told_in_one_line
 from jobs.store import Store, open_store
@@ -36,7 +36,6 @@ SAMPLE = Path("data/sample")
 T = TypeVar("T")
 R = TypeVar("R")
 
-_BLOCK_SETS = {"record_ref": pl.String, "blocks": pl.Int64, "divided": pl.Boolean}
 _OTHER_WIDTH = "have a query_vector of another width than their records' vectors; words alone rank their passages"
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -51,15 +50,16 @@ class Inputs:
     evidence: pl.DataFrame | None
     rejects: pl.DataFrame
     foreign: int  # window rows that name a record of another agent
+    unstored: int  # evidence labels that name a record the store does not have
 
 
 @dataclass(frozen=True)
 class Built:
-    """A shard's sequences and parts, and what its records' blocks came from."""
+    """A shard's sequences and parts, and the records they are made from."""
 
     sequences: dict[str, pl.DataFrame]
     parts: pl.DataFrame
-    block_sets: pl.DataFrame
+    records: pl.DataFrame  # RunRecords
     other_width: int  # questions whose vector cannot be compared with any vector of their records
 
 
@@ -77,12 +77,13 @@ def main(
         "outputs/latest"
     ),
     sequences: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Which to build, by commas: items, evidence, whole, coverage; items@FIRST/REST (other quote sizes);"
-            " oracle, cosine, recall (yardsticks)."
+            " oracle, cosine, recall (yardsticks). Default: what the curves draw.",
+            show_default=False,
         ),
-    ] = ",".join(chain.COMPARED),
+    ] = None,
     passages: Annotated[
         Literal["merge", "server"] | None,
         typer.Option(help="merge: unite overlapping ranges (the default); server: the memory server's own."),
@@ -103,9 +104,10 @@ def main(
     anything else.
     """
     with told_in_one_line():
-        names = chain.names_of(sequences)
         chosen = _settings(settings, set_ or [], passages, rrf_k)
         paths = _paths({"store": store, "questions": questions, "windows": windows, "evidence": evidence})
+        drawn = [*chain.COMPARED, *chain.QUOTE_CURVE] + ["oracle"] * ("evidence" in paths)
+        names = drawn if sequences is None else chain.names_of(sequences)
         if "oracle" in names and "evidence" not in paths:
             raise InputError("the sequence oracle needs evidence labels; give --evidence")
         for path in (*paths.values(), out):
@@ -169,7 +171,7 @@ def _build(
     began = time.perf_counter()
     steps = dict.fromkeys(names, 0)
     parts: list[pl.DataFrame] = [Parts.create_empty()]
-    block_sets = [pl.DataFrame(schema=_BLOCK_SETS)]
+    records: list[pl.DataFrame] = [RunRecords.create_empty()]
     other_width = 0
     with (
         outputs.run_folder(out) as folder,  # outermost: a store that changed is found out when it is closed
@@ -196,26 +198,36 @@ def _build(
                 files[name].add(rows)
                 steps[name] += len(rows)
             parts.append(shard.parts)
-            block_sets.append(shard.block_sets)
+            records.append(shard.records)
             other_width += shard.other_width
         if other_width:
             warn(f"{other_width} questions {_OTHER_WIDTH}")
         for file in files.values():
             file.close()
-        pl.concat(parts).write_parquet(folder / "parts.parquet", compression="zstd")
+        used = pl.concat(records).unique().sort("record_ref")
+        tables = {
+            "questions": ready.questions.drop("query_vector", "parts"),
+            "windows": ready.windows,
+            "evidence": Evidence.create_empty() if ready.evidence is None else ready.evidence,
+            "parts": pl.concat(parts),
+            "records": used,
+        }
         if len(ready.rejects):
-            ready.rejects.write_parquet(folder / "rejects.parquet", compression="zstd")
-        sets = pl.concat(block_sets).unique()
+            tables["rejects"] = ready.rejects
+        for name, table in tables.items():
+            table.write_parquet(folder / f"{name}.parquet", compression="zstd")
+        (folder / "analysis.sql").write_text(queries.analysis(with_curves=False), encoding="utf-8")
         run = {
+            "layout": outputs.LAYOUT,
             "inputs": {name: future.result() for name, future in described.items()},
             "store": store.facts,
             "sequences": names,
             "settings": asdict(settings),
             "counts": {
                 "questions": len(ready.questions),
-                "records": len(sets),
-                "records_without_current_blocks": int(sets["divided"].sum()),
-                "blocks": int(sets["blocks"].sum()),
+                "records": len(used),
+                "records_without_current_blocks": int(used["divided"].sum()),
+                "blocks": int(used["blocks"].sum()),
                 "rejected_rows": len(ready.rejects),
             },
             "steps": steps,
@@ -247,22 +259,25 @@ def read(paths: dict[str, Path], store: Store, *, skip: bool) -> Inputs:
     named = tabular.read(paths["windows"], Windows)
     problems = store.problems(named["record_ref"].drop_nulls().unique().sort())
     owners = problems.select("record_ref", owner="agent_id")
-    windows = usable(inputs.windows(named, str(paths["windows"]), questions, problems.drop("agent_id")))
+    windows = usable(inputs.windows(named, str(paths["windows"]), questions, problems.select("record_ref", "problem")))
     foreign = (
         windows.join(questions.select("question_id", "agent_id"), on="question_id")
         .join(owners, on="record_ref")
         .filter(pl.col("agent_id") != pl.col("owner"))
     )
-    evidence = None
+    evidence, unstored = None, 0
     if "evidence" in paths:
         labels = tabular.read(paths["evidence"], Evidence)
-        evidence = usable(inputs.evidence(labels, str(paths["evidence"]), questions))
+        stored = store.problems(labels["record_ref"].drop_nulls().unique().sort()).select("record_ref", "length")
+        evidence = usable(inputs.evidence(labels, str(paths["evidence"]), questions, stored))
+        unstored = len(evidence.join(stored, on="record_ref", how="anti"))
     return Inputs(
         questions,
         windows,
         evidence,
         pl.concat([Rejects.create_empty(), *rejects]).sort("source", "row", "reason"),
         len(foreign),
+        unstored,
     )
 
 
@@ -272,6 +287,7 @@ def _warnings(ready: Inputs) -> list[str]:
     found = [
         (without, "questions have no window and so no sequence"),
         (ready.foreign, "window rows name a record of another agent_id; they are used"),
+        (ready.unstored, "evidence labels name a record the store does not have; it counts as never shown"),
         (len(ready.rejects), "input rows could not be used; see rejects.parquet"),
     ]
     return [f"{count} {text}" for count, text in found if count]
@@ -299,19 +315,18 @@ def shards(ready: Inputs, store: Store, size: int) -> Iterator[chain.Shard]:
 
 
 def _sequences(shard: chain.Shard, settings: Settings, names: list[str]) -> Built:
-    sets = pl.DataFrame(schema=_BLOCK_SETS)
+    records: pl.DataFrame = RunRecords.create_empty()
     other_width = 0
 
     def watch(step: str, table: pl.DataFrame) -> pl.DataFrame:
-        nonlocal sets, other_width
+        nonlocal records, other_width
         if step == "blocks":
-            divided = pl.col("vector").is_null().any()
-            sets = table.group_by("record_ref").agg(blocks=pl.len().cast(pl.Int64), divided=divided)
+            records = run_records.build(shard.records, table)
             other_width = _of_other_width(shard.questions, shard.windows, table)
         return table
 
     sequences, parts = chain.build(shard, settings, names, watch)
-    return Built(sequences, parts, sets, other_width)
+    return Built(sequences, parts, records, other_width)
 
 
 def _of_other_width(questions: pl.DataFrame, windows: pl.DataFrame, blocks: pl.DataFrame) -> int:

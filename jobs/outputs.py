@@ -6,13 +6,16 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import dataframely as dy
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from allocation.errors import InputError
 from allocation.tables import Sequences
@@ -20,6 +23,8 @@ from allocation.tables import Sequences
 # Files are cut at this many questions, so that their bytes depend neither on shards nor on threads.
 QUESTIONS_A_FILE = 256
 _ROW_GROUP = 1 << 18
+
+LAYOUT = 2  # of a run's folder
 
 
 @contextmanager
@@ -55,6 +60,31 @@ def run_folder(out: Path) -> Iterator[Path]:
         raise
     finally:
         os.close(lock)
+
+
+@contextmanager
+def added_to(run: Path, names: Sequence[str]) -> Iterator[Path]:
+    """A copy of the run's folder to add ``names`` to, which takes the run's place as ``run_folder`` says.
+
+    What the run has of these names already is not copied; the other files are the same files.
+
+    Raises:
+        InputError: the run was replaced meanwhile.
+    """
+    before = (run / "run.json").read_bytes()
+    with run_folder(run) as folder:
+        shutil.copytree(run, folder, dirs_exist_ok=True, copy_function=_link, ignore=shutil.ignore_patterns(*names))
+        yield folder
+        if not (run / "run.json").is_file() or (run / "run.json").read_bytes() != before:
+            raise InputError(f"{run}: was replaced while its curves were drawn; run again")
+
+
+def _link(source: str, target: str) -> None:
+    """A second name for a file, which is never written again; a copy where the file system has no such names."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 @contextmanager
@@ -107,21 +137,6 @@ def sequence_folder(run: Path, name: str) -> Path:
     return run / "sequences" / f"sequence={quote(name, safe='@')}"
 
 
-def read_run(run: Path) -> dict[str, Any]:
-    """The description of a finished run.
-
-    Raises:
-        InputError: ``run`` is not the folder of a run, or not of this layout.
-    """
-    try:
-        description = json.loads((run / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{run}: is not the output of a run; build it with build-sequences") from error
-    if not isinstance(description, dict) or not {"inputs", "sequences", "settings"} <= set(description):
-        raise InputError(f"{run}: run.json is of another layout; build the run again")
-    return description
-
-
 class SequenceFiles:
     """One sequence's Parquet files, filled shard by shard in the order of question_id."""
 
@@ -153,6 +168,27 @@ class SequenceFiles:
         self._waiting = [Sequences.create_empty()]
         self._questions = 0
         self._files += 1
+
+
+class Rows:
+    """A Parquet file, filled by the batch."""
+
+    def __init__(self, path: Path, table: type[dy.Schema]) -> None:
+        """Make the file, for rows of ``table``."""
+        self._table = table
+        self._writer = pq.ParquetWriter(path, _plain(table.create_empty()).schema, compression="zstd")
+
+    def add(self, rows: pl.DataFrame) -> None:
+        """Take the next rows."""
+        self._writer.write_table(_plain(self._table.validate(rows)))
+
+    def close(self) -> None:
+        """End the file."""
+        self._writer.close()
+
+
+def _plain(rows: pl.DataFrame) -> pa.Table:
+    return rows.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:

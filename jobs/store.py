@@ -42,7 +42,8 @@ _ENTITIES = {"entities": {"id", "agent_id", "name"}, "entity_aliases": {"entity_
 _TEXTS = {"mem": ("memories", "content", "timestamp"), "ep": ("episodes", "summary", "start_time")}
 _REF = re.compile(r"(mem|ep):(0|[1-9][0-9]{0,17})", re.ASCII)
 
-_PROBLEM = {"record_ref": pl.String, "agent_id": pl.String, "problem": pl.String}
+_PROBLEM = {"record_ref": pl.String, "agent_id": pl.String, "problem": pl.String, "length": pl.Int64}
+_LENGTH = pl.col("text").str.len_chars().cast(pl.Int64).alias("length")
 _BATCH = 2000  # records read at a time where only their state matters
 _HEADER = 100  # bytes of an SQLite file's header
 _PATIENCE = 10_000  # milliseconds to wait for a server that is committing
@@ -56,7 +57,7 @@ class Store(Protocol):
     content: BufferedReader | None
 
     def problems(self, refs: pl.Series) -> pl.DataFrame:
-        """record_ref, agent_id and problem (null: usable) of those of ``refs`` that the store holds."""
+        """record_ref, agent_id, problem (null: usable) and length of those of ``refs`` that the store holds."""
 
     def records(self, refs: pl.Series) -> pl.DataFrame:
         """Records of ``refs``."""
@@ -206,7 +207,8 @@ class SqliteStore:
 
     def _texts(self, refs: pl.Series) -> pl.DataFrame:
         """record_ref, agent_id, problem, text (null: not valid) and recorded_at of those of ``refs`` that exist."""
-        frames = [pl.DataFrame(schema={**_PROBLEM, "text": pl.String, "recorded_at": pl.String})]
+        columns = dict.fromkeys(("record_ref", "agent_id", "problem", "text", "recorded_at"), pl.String)
+        frames = [pl.DataFrame(schema=columns)]
         for kind, ids in _ids(refs):
             table, column, time = _TEXTS[kind]
             time = f"coalesce(CAST({time} AS BLOB), x'')" if time in self._tables[table] else "x''"
@@ -235,7 +237,10 @@ class SqliteStore:
 
     def problems(self, refs: pl.Series) -> pl.DataFrame:
         """See Store."""
-        batches = [self._texts(refs[i : i + _BATCH]).drop("text", "recorded_at") for i in range(0, len(refs), _BATCH)]
+        batches = [
+            self._texts(refs[i : i + _BATCH]).select("record_ref", "agent_id", "problem", _LENGTH)
+            for i in range(0, len(refs), _BATCH)
+        ]
         return pl.concat([pl.DataFrame(schema=_PROBLEM), *batches])
 
     def records(self, refs: pl.Series) -> pl.DataFrame:
@@ -386,7 +391,7 @@ class ParquetStore:
         """See Store."""
         empty = pl.when((pl.col("text") == "") | pl.col("text").is_null()).then(pl.lit("its record's text is empty"))
         batches = [
-            self.records(refs[i : i + _BATCH]).select("record_ref", "agent_id", problem=empty)
+            self.records(refs[i : i + _BATCH]).select("record_ref", "agent_id", empty.alias("problem"), _LENGTH)
             for i in range(0, len(refs), _BATCH)
         ]
         return pl.concat([pl.DataFrame(schema=_PROBLEM), *batches])

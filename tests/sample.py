@@ -19,11 +19,23 @@ LOCOMO = Path(os.environ.get("LOCOMO_DIR") or Path(__file__).parents[1] / "../sh
 NAMES = (*chain.COMPARED, "items@320/160", *chain.YARDSTICKS)
 
 
+def labels_of(store: Path, path: Path, questions: pl.DataFrame) -> pl.DataFrame:
+    """The usable Evidence of ``path`` for some questions."""
+    labels = tabular.read(path, Evidence).join(questions, on="question_id", how="semi")
+    with open_store(store) as opened:
+        lengths = opened.problems(labels["record_ref"].unique().sort()).select("record_ref", "length")
+    usable, rejects = inputs.evidence(labels, "evidence", questions, lengths)
+    assert rejects.is_empty()
+    return usable
+
+
 def shard_of(store: Path, questions: pl.DataFrame, windows: pl.DataFrame, evidence: pl.DataFrame) -> chain.Shard:
     """Questions with what a store holds for them."""
     with open_store(store) as opened:
         refs = windows["record_ref"].unique().sort()
-        usable, rejects = inputs.windows(windows, "windows", questions, opened.problems(refs).drop("agent_id"))
+        usable, rejects = inputs.windows(
+            windows, "windows", questions, opened.problems(refs).select("record_ref", "problem")
+        )
         assert rejects.is_empty()
         return chain.Shard(
             questions,
@@ -40,7 +52,7 @@ def shard_of(store: Path, questions: pl.DataFrame, windows: pl.DataFrame, eviden
 def shard() -> chain.Shard:
     """The whole sample."""
     questions, _ = inputs.questions(tabular.read(SAMPLE / "questions.parquet", Questions), "questions")
-    evidence, _ = inputs.evidence(tabular.read(SAMPLE / "evidence.parquet", Evidence), "evidence", questions)
+    evidence = labels_of(SAMPLE / "store.db", SAMPLE / "evidence.parquet", questions)
     return shard_of(SAMPLE / "store.db", questions, tabular.read(SAMPLE / "windows.parquet", Windows), evidence)
 
 
@@ -60,8 +72,7 @@ def locomo(window_set: str, count: int) -> chain.Shard:
     windows = tabular.read(LOCOMO / f"windows_{window_set}.parquet", Windows)
     windows = windows.join(questions, on="question_id", how="semi")
     kind = window_set.partition("_")[0]
-    labels = tabular.read(LOCOMO / f"evidence_{kind}.parquet", Evidence)
-    evidence, _ = inputs.evidence(labels.join(questions, on="question_id", how="semi"), "evidence", questions)
+    evidence = labels_of(LOCOMO / f"store_{kind}.db", LOCOMO / f"evidence_{kind}.parquet", questions)
     return shard_of(LOCOMO / f"store_{kind}.db", questions, windows, evidence)
 
 

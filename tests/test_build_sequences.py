@@ -1,5 +1,6 @@
 """The command end to end: what it refuses, what it takes, and that the same inputs give the same bytes."""
 
+import hashlib
 import json
 import math
 import os
@@ -383,7 +384,10 @@ def test_rows_agree_with_the_texts(work):
         "blocks": 8,
         "rejected_rows": 0,
     }
-    assert run["steps"] == {name: len(work.rows(name)) for name in ("items", "evidence", "whole", "coverage")}
+    names = ["items", "evidence", "whole", "coverage", "items@500/250", "items@320/160"]
+    assert run["sequences"] == names
+    escaped = [name.replace("/", "%2F") for name in names]
+    assert run["steps"] == {name: len(work.rows(own)) for name, own in zip(names, escaped, strict=True)}
     assert run["inputs"]["store"]["bytes"] == work.store.stat().st_size
 
 
@@ -582,17 +586,49 @@ def _key(question_id, item, claim, ref):
 
 
 def test_evidence_is_checked_and_changes_nothing(work):
-    work.build()
+    work.build("--sequences", "evidence,coverage")
     expected = work.files()
     path = work.folder / "evidence.csv"
-    path.write_text("question_id,record_ref,start,end\nq1,mem:1,0,15\nq1,mem:2,,\nq1,mem:2,9,3\n")
-    assert (
-        "row 3 (question_id=q1, record_ref=mem:2): the span is empty, negative or not of whole numbers"
-        in work.refused("--evidence", str(path))
-    )
-    work.build("--evidence", str(path), "--on-bad-row", "skip")
+    path.write_text("question_id,record_ref,start,end\nq1,mem:1,0,15\nq1,mem:2,,\nq1,mem:2,9,3\nq1,mem:1,9,35\n")
+    told = work.refused("--evidence", str(path))
+    assert "row 3 (question_id=q1, record_ref=mem:2): the span is empty, negative or not of whole numbers" in told
+    work.build("--evidence", str(path), "--on-bad-row", "skip", "--sequences", "evidence,coverage")
     assert work.files() == expected
-    assert work.json()["counts"]["rejected_rows"] == 1
+    rejects = pl.read_parquet(work.out / "rejects.parquet")
+    assert rejects["row"].to_list() == [3, 4]
+    assert rejects["reason"][1] == "the span lies outside its record, which has 34 characters"
+    assert pl.read_parquet(work.out / "evidence.parquet").rows() == [
+        ("q1", "mem:1", 0, 15),
+        ("q1", "mem:2", None, None),
+    ]
+    work.build("--evidence", str(path), "--on-bad-row", "skip")
+    assert work.json()["sequences"][-1] == "oracle"  # with labels there is an oracle to draw
+
+
+def test_evidence_in_a_record_that_was_never_stored(work):
+    path = work.folder / "evidence.csv"
+    path.write_text("question_id,record_ref\nq1,mem:1\nq1,mem:77\n")
+    work.build("--evidence", str(path))
+    assert (
+        "1 evidence labels name a record the store does not have; it counts as never shown" in work.json()["warnings"]
+    )
+
+
+def test_the_tables_of_a_run(work):
+    """What the run was built from goes with it, so that it can be looked at without the inputs."""
+    work.build()
+    kept = pl.read_parquet(work.out / "questions.parquet")
+    assert kept.drop("question_type", "answer", "split").rows() == [
+        (row["question_id"], "a", row["question"]) for row in QUESTIONS
+    ]
+    assert pl.read_parquet(work.out / "windows.parquet").rows() == [(*row, row[1]) for row in WINDOWS]
+    assert pl.read_parquet(work.out / "evidence.parquet").is_empty()
+    records = pl.read_parquet(work.out / "records.parquet")
+    assert records.drop("sha256").rows() == [
+        (ref, len(text), len(blocks or "12"), blocks is None) for ref, (text, blocks) in sorted(TEXTS.items())
+    ]
+    expected = hashlib.sha256(b"\0" + TEXTS["mem:1"][0].encode()).hexdigest()
+    assert records.filter(pl.col("record_ref") == "mem:1")["sha256"].item() == expected
 
 
 # --- The same bytes
@@ -670,7 +706,7 @@ def test_many_questions_are_cut_into_files_by_count_alone(work):
     work.show(window_rows(*((row["question_id"], 0, 0, "ep:1") for row in many)))
     work.build()
     expected = work.files()
-    assert len(expected) == 4 * 3 + 1  # four sequences of 256 + 256 + 88 questions, and the parts
+    assert len(expected) == 6 * 3 + 1  # six sequences of 256 + 256 + 88 questions, and the parts
     work.build("--shard-size", "100")
     assert work.files() == expected
 

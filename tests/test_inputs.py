@@ -159,16 +159,21 @@ def test_evidence():
         ("q1", "mem:1", 3, None),
         ("q1", "mem:1", 9, 9),
         ("q1", "mem:1", -1, 9),
+        ("q1", "mem:1", 10, 20),
+        ("q1", "mem:1", 10, 21),
+        ("q1", "mem:9", 10, 21),
     ]
     frame = table(Evidence, [dict(zip(names, row, strict=True)) for row in rows])
-    usable, rejects = inputs.evidence(frame, "e", ASKED)
-    assert usable.rows() == [rows[1], rows[0]]
+    lengths = pl.DataFrame({"record_ref": ["mem:1", "mem:2"], "length": [20, 30]})
+    usable, rejects = inputs.evidence(frame, "e", ASKED, lengths)
+    assert usable.rows() == [rows[1], rows[7], rows[0], rows[9]]  # nothing is known of mem:9
     assert dict(rejects.select("row", "reason").rows()) == {
         3: "question_id is unknown",
         4: "record_ref is empty",
         5: "a span needs both start and end",
         6: "the span is empty, negative or not of whole numbers",
         7: "the span is empty, negative or not of whole numbers",
+        9: "the span lies outside its record, which has 20 characters",
     }
 
 

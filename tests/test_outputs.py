@@ -246,7 +246,7 @@ def test_a_killed_run_leaves_the_earlier_run_or_nothing(tmp_path):
 
         whole = run()
         expected = work.files()
-        assert len(expected) == 4 + 1
+        assert len(expected) == 6 + 1
         killed = 0
         for number in range(10):
             if number % 2:
@@ -317,6 +317,7 @@ def test_run_json(work):
     work.run()
     run = work.json()
     assert list(run) == [
+        "layout",
         "inputs",
         "store",
         "sequences",

@@ -109,7 +109,7 @@ def test_contents(path):
         for ref in sorted(TEXTS)
         for index, (*span, vector) in enumerate(TEXTS[ref][1] or [])
     ]
-    assert sorted(problems.rows()) == [(ref, "a", None) for ref in sorted(TEXTS)]
+    assert sorted(problems.rows()) == [(ref, "a", None, len(TEXTS[ref][0])) for ref in sorted(TEXTS)]
 
 
 def test_times_are_read_and_a_missing_or_damaged_one_is_no_problem(path):

@@ -42,7 +42,9 @@ def built(recorded: Path) -> dict[str, pl.DataFrame]:
         questions, _ = inputs.questions(tabular.read(recorded / "questions.parquet", Questions), "questions")
         named = tabular.read(recorded / "windows.parquet", Windows)
         refs = named["record_ref"].unique().sort()
-        windows, rejects = inputs.windows(named, "windows", questions, store.problems(refs).drop("agent_id"))
+        windows, rejects = inputs.windows(
+            named, "windows", questions, store.problems(refs).select("record_ref", "problem")
+        )
         assert rejects.is_empty()
         shard = chain.Shard(
             questions,
