@@ -17,8 +17,13 @@ def cut(sequence: pl.DataFrame, budget: int) -> pl.DataFrame:
         sequence: Sequences, ordered by question_id, position; row order is kept.
         budget: Characters of quoted text.
     """
-    needed = pl.col("used").cum_max().over("question_id")
-    return sequence.filter((needed <= budget) | (pl.col("position") == 0))
+    return sequence.filter(needed() <= budget)
+
+
+def needed() -> pl.Expr:
+    """The smallest budget that takes each step, over such rows."""
+    highest = pl.col("used").cum_max().over("question_id")
+    return pl.when(pl.col("position") == 0).then(0).otherwise(highest)
 
 
 def response(sequence: pl.DataFrame, records: pl.DataFrame, budget: int) -> dict[str, Any]:
@@ -60,21 +65,6 @@ def response(sequence: pl.DataFrame, records: pl.DataFrame, budget: int) -> dict
         "items": [items[item] for item in sorted(items)],
         "omitted": left_out | {"characters": whole - used},
     }
-
-
-def context(shown: dict[str, Any]) -> str:
-    """A response as the text an answering model reads."""
-    lines: list[str] = []
-    for item in shown["items"]:
-        lines += [f"[{item['item_position'] + 1}] {_titled(item)}"]
-        lines += [f"  > {_titled(excerpt)}" for excerpt in item["excerpts"]]
-        lines.append("")
-    return "\n".join(lines).rstrip("\n") + "\n" if lines else ""
-
-
-def _titled(quote: dict[str, Any]) -> str:
-    time = f" ({quote['time']})" if quote["time"] else ""
-    return f"{quote['record_ref']}{time}" + (f": {quote['content']}" if quote["content"] else "")
 
 
 def _quote(ref: str, steps: pl.DataFrame, text: str, time: str | None) -> dict[str, Any]:
