@@ -17,6 +17,21 @@ build-sequences *arguments:
 render *arguments:
     @{{ python }} jobs.render "$@"
 
+# Cut a run's sequences at points, and draw the evidence, count, quote and budget curves
+[positional-arguments]
+curves *arguments:
+    @{{ python }} jobs.curves "$@"
+
+# Look at a run in DuckDB: a prompt, or just sql RUN -c "FROM budget_curve"
+[positional-arguments]
+sql *arguments:
+    @{{ python }} jobs.sql "$@"
+
+# Compare the curves of two runs, paired by question: just compare RUN_A RUN_B
+[positional-arguments]
+compare *arguments:
+    @{{ python }} jobs.compare "$@"
+
 # Run the tests
 [positional-arguments]
 test *arguments:

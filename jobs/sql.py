@@ -48,9 +48,16 @@ def main(
 
 @contextmanager
 def session(run: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB session with the views of the run's analysis.sql."""
+    """A DuckDB session with the views of the run's analysis.sql.
+
+    Raises:
+        InputError: a file of the run is missing or damaged.
+    """
     with duckdb.connect() as connection:
-        connection.execute(_views(run))
+        try:
+            connection.execute(_views(run))
+        except (duckdb.Error, OSError) as error:
+            raise InputError(f"{run}: incomplete ({str(error).splitlines()[0]}); build the run again") from error
         yield connection
 
 
