@@ -32,10 +32,7 @@ def spans(sequence: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
     heads = sequence.filter(pl.col("claim_position") == 0).select(*_ITEM, head="record_ref").unique()
     times = texts.select(head="record_ref", head_time="recorded_at")
     ranged = (
-        sequence.with_columns(needed=render.needed())
-        .select(*_QUOTE, "position", "record_ref", "basis", "needed", range="ranges")
-        .explode("range", empty_as_null=True)
-        .unnest("range")
+        ranges(sequence.with_columns(needed=render.needed()))
         .join(texts, on="record_ref", how="left")
         .join(heads, on=_ITEM, how="left")
         .join(times, on="head", how="left")
@@ -55,14 +52,23 @@ def spans(sequence: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
     ).drop("record", "recorded_at", "head", "head_time", "basis")
 
 
+def ranges(sequence: pl.DataFrame) -> pl.DataFrame:
+    """A row for each range of each step of Sequences with ``needed``, in no order."""
+    return (
+        sequence.select(*_QUOTE, "position", "record_ref", "basis", "needed", range="ranges")
+        .explode("range", empty_as_null=True)
+        .unnest("range")
+    )
+
+
 def _in_brackets(time: str) -> pl.Expr:
     return pl.when(pl.col(time) != "").then(pl.format(" ({})", time)).otherwise(pl.lit(""))
 
 
-def shown(ranges: pl.DataFrame, points: Sequence[Point]) -> pl.DataFrame:
+def shown(ranged: pl.DataFrame, points: Sequence[Point]) -> pl.DataFrame:
     """The ranges each point takes: ``spans`` with ``point``, by point and else in the same order."""
-    kept = [ranges.filter(point.taken()).with_columns(point=pl.lit(point.name)) for point in points]
-    return pl.concat([ranges.clear().with_columns(point=pl.lit("")), *kept])
+    kept = [ranged.filter(point.taken()).with_columns(point=pl.lit(point.name)) for point in points]
+    return pl.concat([ranged.clear().with_columns(point=pl.lit("")), *kept])
 
 
 def join(taken: pl.DataFrame) -> pl.DataFrame:

@@ -4,13 +4,13 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
 from allocation import block_sets, contexts, gold, queries, tokens
 from allocation.points import Point
-from allocation.tables import Metrics, Points, conform
+from allocation.tables import Metrics, Parts, Points, conform
 from allocation.text import WHITE_SPACE, Corpus
 
 
@@ -24,6 +24,7 @@ class Batch:
     records: pl.DataFrame  # Records the windows name
     blocks: pl.DataFrame  # StoredBlocks of these records
     sequences: dict[str, pl.DataFrame]  # Sequences of these questions by name
+    parts: pl.DataFrame = field(default_factory=Parts.create_empty)  # Parts; what only the question browser shows
 
 
 def measure(batch: Batch, points: Sequence[Point]) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -1,7 +1,7 @@
 """Read a finished run (DESIGN.md, "Outputs")."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from allocation import run_records
+from allocation import curves, run_records
 from allocation.errors import InputError
-from allocation.tables import Evidence, Parts, Questions, RunRecords, Sequences, Windows, conform
-from jobs.outputs import LAYOUT, sequence_folder
+from allocation.points import Point
+from allocation.tables import Evidence, Parts, Points, Questions, RunRecords, Sequences, Windows, conform
+from jobs.outputs import LAYOUT, QUESTIONS_A_FILE, sequence_folder
 from jobs.store import Store, open_store
 
 _TABLES: dict[str, type[dy.Schema]] = {
@@ -75,6 +76,16 @@ class Run:
             raise InputError(f"{self.folder}: has no sequence {name}; it has {', '.join(self.description['steps'])}")
         return _rows(sequence_folder(self.folder, name), Sequences, where).sort("question_id", "position")
 
+    def points(self, name: str) -> pl.DataFrame:
+        """Points of one point, by question_id.
+
+        Raises:
+            InputError: the run did not draw it.
+        """
+        if name not in self.description.get("curves", {}).get("points", []):
+            raise InputError(f"{self.folder}: did not draw {name}; draw it with just curves --point {name}")
+        return _rows(self.folder / "points.parquet", Points, pl.col("point") == name).sort("question_id")
+
     def store(self, elsewhere: Path | None = None) -> Store:
         """The store the run was built from, opened; where it was then, or ``elsewhere``."""
         return open_store(elsewhere or Path(self.description["inputs"]["store"]["path"]))
@@ -89,6 +100,24 @@ class Run:
         expected = self.table("records", pl.col("record_ref").is_in(refs.implode()))
         run_records.refuse_if_changed(expected, records, str(self.description["inputs"]["store"]["path"]))
         return records
+
+    def batches(self, store: Store, points: Sequence[Point]) -> Iterator[curves.Batch]:
+        """As many questions at a time as a file of a sequence holds, by question_id."""
+        names = dict.fromkeys(point.sequence for point in points)
+        for asked in self.table("questions").iter_slices(QUESTIONS_A_FILE):
+            first, last = pl.lit(asked["question_id"][0]), pl.lit(asked["question_id"][-1])
+            own = pl.col("question_id").is_between(first, last)
+            windows = self.table("windows", own)
+            refs = windows["record_ref"].unique().sort()
+            yield curves.Batch(
+                asked,
+                windows,
+                self.table("evidence", own),
+                self.records(store, refs),
+                store.blocks(refs),
+                {name: self.sequence(name, own) for name in names},
+                self.table("parts", own),
+            )
 
 
 def _rows(path: Path, table: type[dy.Schema], where: pl.Expr | None) -> pl.DataFrame:

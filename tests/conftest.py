@@ -16,6 +16,13 @@ settings.load_profile("repeatable")
 
 
 @pytest.fixture
+def no_pictures(monkeypatch):
+    """``just curves`` without its slow part, for tests of its numbers."""
+    monkeypatch.setattr("jobs.curves.charts.draw", lambda instruments: {})
+    monkeypatch.setattr("jobs.curves.report.write", lambda path, *rest: path.touch())
+
+
+@pytest.fixture
 def work(tmp_path):
     """A good store with questions and windows, to be spoiled or run."""
     return Workspace(tmp_path / "work")

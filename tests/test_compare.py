@@ -16,6 +16,11 @@ def run(*arguments):
     return CliRunner().invoke(compare.app, list(map(str, arguments)))
 
 
+@pytest.fixture(autouse=True)
+def without_pictures(no_pictures):
+    """What is compared are numbers."""
+
+
 @pytest.fixture
 def two(tmp_path):
     """Two runs of two questions; in the second, q1's answer record comes first."""

@@ -12,8 +12,8 @@ SELECT sequence, budget,
     round(COLUMNS([
         'cl100k_base', 'sessions_shown', 'all_shown', 'turns_touched', 'turn_characters', 'evidence_share',
         'answer_in_context'
-    ]), 4),
-    round(best_turns_touched - turns_touched, 4) AS room_turns_touched,
-    round(best_turn_characters - turn_characters, 4) AS room_turn_characters
+    ]), 6),
+    round(best_turns_touched - turns_touched, 6) AS room_turns_touched,
+    round(best_turn_characters - turn_characters, 6) AS room_turn_characters
 FROM cuts LEFT JOIN best USING (budget)
 ORDER BY (SELECT min(place) FROM points WHERE points.point = cuts.point)

@@ -4,7 +4,7 @@ SELECT value AS question_type, point, sequence, budget, "count", questions, labe
     round(COLUMNS([
         'cl100k_base', 'sessions_shown', 'all_shown', 'turns_touched', 'turn_characters', 'evidence_share',
         'answer_in_context'
-    ]), 4)
+    ]), 6)
 FROM curves
 WHERE breakdown = 'question_type'
 ORDER BY question_type, (SELECT min(place) FROM points WHERE points.point = curves.point)

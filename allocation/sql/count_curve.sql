@@ -4,7 +4,7 @@ SELECT coalesce("count"::VARCHAR, 'all') AS items_shown,
     round(COLUMNS([
         'cl100k_base', 'characters', 'sessions_shown', 'all_shown', 'turns_touched', 'turn_characters',
         'evidence_share', 'answer_in_context'
-    ]), 4)
+    ]), 6)
 FROM curves
 WHERE breakdown = 'all' AND sequence = 'items' AND budget IS NULL
 ORDER BY "count" NULLS LAST

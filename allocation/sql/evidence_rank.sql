@@ -22,7 +22,7 @@ classes AS (
     ], recursive := true)
 )
 SELECT classes.inside_rank, count(reached.inside_rank) AS turns,
-    round(count(reached.inside_rank) / nullif((SELECT count(*) FROM reached), 0), 4) AS share
+    round(count(reached.inside_rank) / nullif((SELECT count(*) FROM reached), 0), 6) AS share
 FROM classes LEFT JOIN reached ON reached.inside_rank BETWEEN low AND high
 GROUP BY place, classes.inside_rank
 ORDER BY place

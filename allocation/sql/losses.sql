@@ -3,7 +3,7 @@
 SELECT point,
     round(COLUMNS([
         'cl100k_base', 'turns_whole', 'turns_in_part', 'turns_outside', 'turns_not_quoted', 'turns_not_recalled'
-    ]), 4)
+    ]), 6)
 FROM curves
 WHERE breakdown = 'all'
 ORDER BY (SELECT min(place) FROM points WHERE points.point = curves.point)

@@ -4,7 +4,7 @@ SELECT if(sequence = 'items', '800/400', regexp_extract(sequence, '@(.*)', 1)) A
     round(COLUMNS([
         'cl100k_base', 'characters', 'sessions_shown', 'all_shown', 'turns_touched', 'turn_characters',
         'evidence_share', 'answer_in_context'
-    ]), 4)
+    ]), 6)
 FROM curves
 WHERE breakdown = 'all' AND sequence LIKE 'items%' AND budget IS NULL AND "count" IS NULL
 ORDER BY split_part(quote_size, '/', 1)::INTEGER DESC, split_part(quote_size, '/', 2)::INTEGER DESC
