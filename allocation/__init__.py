@@ -15,10 +15,24 @@ parts      question -> its parts, and which passages hold them
 coverage   order + parts -> covered order
 quotes     today's sequence: head quotes and excerpts
 costs      order -> cost
-render     sequence + budget -> what an answering model would see
 server     the memory server's own cosines and passages, policy ``server``
 ========== ==================================================================
 
+What the sequences show is the second chain, ``curves``:
+
+========== ==================================================================
+points     names -> points: where sequences are cut
+contexts   sequence + points -> the texts an answering model would read
+tokens     text -> tokens
+gold       context -> whether it shows the gold answer
+queries    tables -> metrics, curves, instruments: the SQL of ``sql/``
+charts     instruments -> charts
+browse     sequences -> the question browser of the report
+render     one question's sequence at a budget, as data
+bootstrap  two sides -> the interval of their difference
+========== ==================================================================
+
 ``tables`` declares every table, ``inputs`` judges their rows, ``settings`` holds what can be chosen, ``text``
-cuts and lowers texts in bulk, ``runs`` finds runs of equal values. Nothing here knows a path, a clock or a screen.
+cuts and lowers texts in bulk, ``runs`` finds runs of equal values, ``run_records`` tells whether a store's texts are
+still a run's. Nothing here knows a path, a clock or a screen.
 """

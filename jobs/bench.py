@@ -38,6 +38,7 @@ from jobs.store import open_store
 
 ROOT = Path(__file__).resolve().parent.parent
 MEGABYTE = 1e6
+LOCOMO_FILES = ("store_session.db", "questions.parquet", "windows_session_deep.parquet", "evidence_session.parquet")
 
 # The shape of LongMemEval-S: sessions of about 10,000 characters and 90 blocks, shared by no two questions.
 RECORDS = 12
@@ -75,6 +76,7 @@ class Work:
     store: Path
     questions: Path
     windows: Path
+    evidence: Path | None = None  # with it the curves are timed too
 
     def arguments(self) -> list[str]:
         """The job's options for it."""
@@ -236,6 +238,13 @@ def whole_runs(work: Work, folder: Path, runs: int, shard_size: int, jobs: int, 
     return {name: _median(several) for name, several in costs.items()}
 
 
+def curve_runs(work: Work, evidence: Path, folder: Path, runs: int) -> dict[str, Cost]:
+    """The curves of all sequences that are drawn by default, both tokenizers."""
+    out = str(folder / "labelled")
+    run("-m", "jobs.build_sequences", *work.arguments(), "--evidence", str(evidence), "--out", out)
+    return {"curves": _median([run("-m", "jobs.curves", out) for _ in range(runs)])}
+
+
 def _median(costs: list[Cost]) -> Cost:
     return Cost(*(statistics.median(values) for values in zip(*(asdict(c).values() for c in costs), strict=True)))
 
@@ -330,6 +339,8 @@ def measure(work: Work, runs: int, shard_size: int, jobs: int, sequences: str) -
         folder = Path(name)
         costs = whole_runs(work, folder, runs, shard_size, jobs, sequences)
         steps = pool.submit(timed_steps, work, folder, shard_size, sequences).result()
+        if work.evidence:
+            costs |= curve_runs(work, work.evidence, folder, runs)
     return {
         "work": work.name,
         "runs": runs,
@@ -391,7 +402,7 @@ def main(
         typer.Option(
             exists=True,
             file_okay=False,
-            help="Folder with store_session.db, windows_session_deep.parquet and questions.parquet.",
+            help=f"Folder with {', '.join(LOCOMO_FILES)}.",
         ),
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Whole runs, of which the median counts.")] = 3,
@@ -410,8 +421,7 @@ def main(
         folder.mkdir(parents=True, exist_ok=True)
         works = [generate(folder, questions, kind)] if questions else []
         if locomo:
-            names = ("store_session.db", "questions.parquet", "windows_session_deep.parquet")
-            works.append(Work("LoCoMo (full windows)", *(locomo.absolute() / name for name in names)))
+            works.append(Work("LoCoMo (full windows)", *(locomo.absolute() / name for name in LOCOMO_FILES)))
         for work in works:
             figures = measure(work, runs, shard_size, jobs, sequences)
             report["works"].append(figures)
