@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -44,6 +44,9 @@ class Ranked:
     corpus: Corpus
     pairs: pl.DataFrame  # question x block of every window row, with the block's place in its record
     passages: pl.DataFrame  # with the three ranks, in fused order
+    # Found once, when first needed: the Parts and the mask of each step to cover, by what they depend on; excerpts.
+    held: dict[tuple[str, float], tuple[pl.DataFrame, pl.DataFrame]] = field(default_factory=dict)
+    quoted: list[pl.DataFrame] = field(default_factory=list)
 
 
 def _unwatched(_step: str, frame: pl.DataFrame) -> pl.DataFrame:
@@ -84,24 +87,19 @@ def build(
         ValueError: ``oracle`` without evidence.
     """
     ranked = rank(shard, settings, watch)
-    found: pl.DataFrame = Parts.create_empty()
-    excerpts = None
-    if settings.passages == "server" or any(map(_ITEMS.fullmatch, names)):
-        excerpts = quotes.excerpts(ranked.pairs, ranked.window, shard.nodes, ranked.questions, ranked.corpus)
     built = {}
     for name in names:
-        sizes = _ITEMS.fullmatch(name)
-        if sizes:
-            first, rest = (int(size) for size in sizes.groups()) if sizes[1] else _QUOTE_SIZES
-            ordered = watch(name, quotes.heads(ranked.pairs, ranked.window, first, rest))
-        else:
-            ordered, own_parts = _ordered(name, ranked, shard, settings)
-            if own_parts is not None:
-                found = own_parts
-            ordered = costs.add(watch(name, ordered)).pipe(_with_one_range)
-        later = excerpts if sizes or settings.passages == "server" else None
-        built[name] = watch(f"{name}_costs", _as_sequence(ordered, later, ranked.window))
-    return built, found
+        ordered = watch(name, order(name, ranked, shard, settings))
+        later = excerpts(name, ranked, shard, settings)
+        built[name] = watch(f"{name}_costs", sequence(ordered, later, ranked.window))
+    found = [parts_found for parts_found, _ in ranked.held.values()]
+    return built, found[0] if found else Parts.create_empty()
+
+
+def reordered(ranked: Ranked, settings: Settings) -> Ranked:
+    """The same passages in the fused order of other settings, of which only k and the weights may differ."""
+    passages = fusion.order(ranked.passages.drop("position"), settings.rrf_k, settings.weights)
+    return replace(ranked, passages=passages)
 
 
 def rank(shard: Shard, settings: Settings, watch: Watch = _unwatched) -> Ranked:
@@ -123,7 +121,7 @@ def rank(shard: Shard, settings: Settings, watch: Watch = _unwatched) -> Ranked:
     pairs = watch("block_places", ranks.block_places(pairs))
     folded = server.passages(_of_heads(pairs, window), questions, blocks, corpus.lengths) if own else ranks.fold(pairs)
     ranked = watch("ranks", ranks.add(folded.join(window, on="window_row")))
-    ordered = watch("fused_order", fusion.order(ranked, settings.rrf_k))
+    ordered = watch("fused_order", fusion.order(ranked, settings.rrf_k, settings.weights))
     return Ranked(questions, window, records, corpus, pairs, ordered.drop("place", "cosine_key", "recall_rank"))
 
 
@@ -156,41 +154,66 @@ def _of_heads(pairs: pl.DataFrame, window: pl.DataFrame) -> pl.DataFrame:
     return pairs.join(heads, on="window_row", how="semi", maintain_order="left")
 
 
-def _ordered(name: str, ranked: Ranked, shard: Shard, settings: Settings) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """The steps of one passage order, and the parts where it needed them."""
+def order(name: str, ranked: Ranked, shard: Shard, settings: Settings) -> pl.DataFrame:
+    """The steps of one sequence in their order, without the excerpts behind them; passages still without their costs.
+
+    Raises:
+        ValueError: ``oracle`` without evidence.
+    """
     fused = ranked.passages
+    sizes = _ITEMS.fullmatch(name)
+    if sizes:
+        first, rest = (int(size) for size in sizes.groups()) if sizes[1] else _QUOTE_SIZES
+        return quotes.heads(ranked.pairs, ranked.window, first, rest)
     if name == "evidence":
-        return fused, None
+        return fused
     if name == "whole":
-        return steps.whole(fused), None
+        return steps.whole(fused)
     if name == "coverage":
-        base = steps.whole(fused) if settings.coverage_base == "whole" else fused
-        found, held = parts.build(
-            ranked.questions, ranked.window, ranked.records, ranked.corpus, base, shard.entities, settings
-        )
-        ordered = steps.covered(held, settings.step_up, settings.step_down, settings.keep_records)
-        return ordered, found
+        return _covered(ranked, shard, settings)
     if name == "oracle":
         if shard.evidence is None:
             raise ValueError("oracle needs evidence")
-        return steps.oracle(fused, shard.evidence), None
+        return steps.oracle(fused, shard.evidence)
     if name == "recall":
-        return steps.recall(fused), None
-    return fusion.order(fused, settings.rrf_k, ("cosine_rank",)), None
+        return steps.recall(fused)
+    return fusion.order(fused, settings.rrf_k, {"cosine_rank": 1})
 
 
-def _with_one_range(passages: pl.DataFrame) -> pl.DataFrame:
-    span = pl.struct(start="passage_start", end="passage_end").cast(quotes.Range)
-    return passages.with_columns(ranges=pl.concat_list(span), basis=pl.lit("passage"))
+def excerpts(name: str, ranked: Ranked, shard: Shard, settings: Settings) -> pl.DataFrame | None:
+    """The excerpts behind the steps of a sequence, where it has any: behind head quotes and the server's passages."""
+    if not _ITEMS.fullmatch(name) and settings.passages != "server":
+        return None
+    if not ranked.quoted:
+        found = quotes.excerpts(ranked.pairs, ranked.window, shard.nodes, ranked.questions, ranked.corpus)
+        ranked.quoted.append(found)
+    return ranked.quoted[0]
 
 
-def _as_sequence(ordered: pl.DataFrame, excerpts: pl.DataFrame | None, window: pl.DataFrame) -> pl.DataFrame:
-    """Steps by position, and excerpts behind them in rounds, as Sequences."""
+def _covered(ranked: Ranked, shard: Shard, settings: Settings) -> pl.DataFrame:
+    """The covered order. What a step holds depends on neither k nor weights nor steps, and is found once."""
+    base = steps.whole(ranked.passages) if settings.coverage_base == "whole" else ranked.passages
+    step = ("window_row", "passage_start", "passage_end")
+    key = (settings.coverage_base, settings.rare_share)
+    if key not in ranked.held:
+        found, held = parts.build(
+            ranked.questions, ranked.window, ranked.records, ranked.corpus, base, shard.entities, settings
+        )
+        ranked.held[key] = found, held.select(*step, "mask")
+    masked = base.join(ranked.held[key][1], on=step, how="left", maintain_order="left")
+    return steps.covered(masked, settings.step_up, settings.step_down, settings.keep_records)
+
+
+def sequence(ordered: pl.DataFrame, later: pl.DataFrame | None, window: pl.DataFrame) -> pl.DataFrame:
+    """Steps by position (``order``), and the ``excerpts`` behind them in rounds, as Sequences."""
+    if "ranges" not in ordered.columns:
+        span = pl.struct(start="passage_start", end="passage_end").cast(quotes.Range)
+        ordered = costs.add(ordered).with_columns(ranges=pl.concat_list(span), basis=pl.lit("passage"))
     fields = ("question_id", "item_position", "claim_position", "record_ref", "record_rank")
     may_be_missing = pl.DataFrame(
         schema=dict.fromkeys(("inside_rank", "cosine_rank", "mask", "new_mask", "round"), pl.Int64)
     )
-    tail = [] if excerpts is None else [excerpts]
+    tail = [] if later is None else [later]
     rows = (
         pl.concat([may_be_missing, ordered, *tail], how="diagonal_relaxed")
         .select(pl.exclude("question", *fields))

@@ -43,7 +43,7 @@ def block_places(pairs: pl.DataFrame) -> pl.DataFrame:
     return (
         pairs.pipe(within, "window_row", shared_rank=by_shared, cosine_rank=by_cosine)
         .with_columns(cosine_rank=pl.when(pl.col("cosine_key").is_not_null()).then("cosine_rank"))
-        .with_columns(score=score(("shared_rank", "cosine_rank"), BLOCK_ORDER_K))
+        .with_columns(score=score({"shared_rank": 1, "cosine_rank": 1}, BLOCK_ORDER_K))
         .pipe(within, "window_row", place=("ordinal", [-pl.col("score"), "block_index"]))
         .drop("shared_rank", "cosine_rank", "score")
     )

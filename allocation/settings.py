@@ -8,6 +8,8 @@ from allocation.errors import InputError
 POLICIES = ("merge", "server")
 COVERAGE_BASES = ("evidence", "whole")
 MOST = 1_000_000_000
+WEIGHTS = ("record_weight", "inside_weight", "cosine_weight")
+MOST_WEIGHT = 1000
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,9 @@ class Settings:
 
     passages: str = "merge"  # merge: the design; server: the memory server's own choices
     rrf_k: int = 60  # the k of reciprocal-rank fusion; larger flattens the weight of a rank
+    record_weight: float = 1.0  # of the record rank in the fused order; 0 leaves the list out
+    inside_weight: float = 1.0  # of the inside rank
+    cosine_weight: float = 1.0  # of the cosine rank
     passage_limit: int = 1478  # characters a united passage never grows past
 
     coverage_base: str = "evidence"  # the order the coverage pass starts from: evidence or whole
@@ -35,8 +40,17 @@ class Settings:
             value = getattr(self, name)
             if type(value) is not int or not lowest <= value <= MOST:
                 raise InputError(f"setting {name}={value!r}: give a whole number from {lowest} to {MOST}")
-        if type(self.rare_share) not in (int, float) or not 0 <= self.rare_share <= 1:
-            raise InputError(f"setting rare_share={self.rare_share!r}: give a number from 0 to 1")
+        most = {"rare_share": 1, **dict.fromkeys(WEIGHTS, MOST_WEIGHT)}
+        for name, highest in most.items():
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not 0 <= value <= highest:
+                raise InputError(f"setting {name}={value!r}: give a number from 0 to {highest}")
+            object.__setattr__(self, name, float(value))  # 1 and 1.0 are one setting
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The lists of ranks and the weight of each in the fused order."""
+        return {f"{name.removesuffix('_weight')}_rank": getattr(self, name) for name in WEIGHTS}
 
 
 def settings_of(values: dict[str, Any]) -> Settings:

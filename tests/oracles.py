@@ -349,6 +349,7 @@ def sequence(
     policy: str = "merge",
     rrf_k: int = 60,
     passage_limit: int = CONTEXT_LIMIT,
+    weights: tuple[float, float, float] = (1.0, 1.0, 1.0),
 ) -> list[dict[str, Any]]:
     """Give a question's passages in the order in which a budget is spent on them."""
     text = question["question"]
@@ -373,14 +374,17 @@ def sequence(
     for row in rows:
         cosine = row.pop("cosine")
         row["cosine_rank"] = None if not known else len(known) if cosine is None else known.index(cosine)
-    rows.sort(key=lambda row: order_key(row, rrf_k))
+    rows.sort(key=lambda row: order_key(row, rrf_k, weights))
     return with_costs(rows)
 
 
-def order_key(row: dict[str, Any], rrf_k: int) -> tuple[Any, ...]:
+def order_key(
+    row: dict[str, Any], rrf_k: int, weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
+) -> tuple[Any, ...]:
     """Give what a passage is sorted by: its fused score, then ties by recall, place and item."""
     ranks = [row["record_rank"], row["inside_rank"], row["cosine_rank"]]
-    score = fsum(1 / (rrf_k + 1 + rank) for rank in ranks if rank is not None)
+    weighted = zip(weights, ranks, strict=True)
+    score = fsum(weight / (rrf_k + 1 + rank) for weight, rank in weighted if rank is not None)
     return (-score, row["record_rank"], row["start"], row["item_position"], row["claim_position"])
 
 

@@ -39,6 +39,8 @@ def questions(**changes):
         (["--set", "colour=red"], "setting 'colour' does not exist; the settings are passages, rrf_k"),
         (["--set", "rrf_k=-1"], "give a whole number from 0"),
         (["--set", "rrf_k=" + "9" * 5000], "give a whole number from 0"),
+        (["--set", "record_weight=-1"], "setting record_weight=-1: give a number from 0 to 1000"),
+        (["--set", "cosine_weight=nan"], "setting cosine_weight=nan: give a number from 0 to 1000"),
         (["--rrf-k", "-1"], "setting rrf_k=-1: give a whole number from 0"),
         (["--set", "passages=all"], "setting passages='all': choose one of merge, server"),
         (["--set", "passage_limit=0"], "give a whole number from 1"),
@@ -618,7 +620,7 @@ def test_the_tables_of_a_run(work):
     """What the run was built from goes with it, so that it can be looked at without the inputs."""
     work.build()
     kept = pl.read_parquet(work.out / "questions.parquet")
-    assert kept.drop("question_type", "answer", "split").rows() == [
+    assert kept.select("question_id", "agent_id", "question").rows() == [
         (row["question_id"], "a", row["question"]) for row in QUESTIONS
     ]
     assert pl.read_parquet(work.out / "windows.parquet").rows() == [(*row, row[1]) for row in WINDOWS]

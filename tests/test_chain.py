@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from allocation.settings import POLICIES, Settings
+from allocation.settings import POLICIES, WEIGHTS, Settings
 from tests import frames, strategies
 
 RRF_KS = (0, 1, 60, 1000)
@@ -21,11 +21,19 @@ def evidence(case: dict[str, Any], policy: str, **chosen: Any) -> pl.DataFrame:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=150)
-@given(case=strategies.cases(), rrf_k=st.sampled_from(RRF_KS), passage_limit=st.sampled_from(PASSAGE_LIMITS))
-def test_every_row_equals_the_slow_twin(case: dict[str, Any], policy: str, rrf_k: int, passage_limit: int) -> None:
-    actual = evidence(case, policy, rrf_k=rrf_k, passage_limit=passage_limit)
+@given(
+    case=strategies.cases(),
+    rrf_k=st.sampled_from(RRF_KS),
+    passage_limit=st.sampled_from(PASSAGE_LIMITS),
+    weights=st.sampled_from([(1, 1, 1), (1, 1, 1), (2, 0.5, 1), (0, 1, 0.3), (1000, 0.001, 0)]),
+)
+def test_every_row_equals_the_slow_twin(
+    case: dict[str, Any], policy: str, rrf_k: int, passage_limit: int, weights: tuple[float, float, float]
+) -> None:
+    own = dict(zip(WEIGHTS, weights, strict=True))
+    actual = evidence(case, policy, rrf_k=rrf_k, passage_limit=passage_limit, **own)
 
-    wanted = frames.expected(case, policy=policy, rrf_k=rrf_k, passage_limit=passage_limit)
+    wanted = frames.expected(case, policy=policy, rrf_k=rrf_k, passage_limit=passage_limit, weights=weights)
     assert_frame_equal(actual, wanted)
 
 

@@ -14,7 +14,7 @@ RANKS = ("record_rank", "inside_rank", "cosine_rank")
 
 def scores(ranks: Any, k: int) -> Any:
     frame = pl.DataFrame(ranks, schema=dict.fromkeys(RANKS, pl.Int64), orient="row")
-    return frame.select(score=fusion.score(RANKS, k))["score"].to_numpy()
+    return frame.select(score=fusion.score(dict.fromkeys(RANKS, 1.0), k))["score"].to_numpy()
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,13 @@ def test_score_is_fsum_bit_for_bit(rows: int, highest: int, k: int) -> None:
     assert np.array_equal(scores(ranks, k).view(np.int64), expected.view(np.int64))
     if (highest, k) == (1_000, 60):  # plain addition would not do
         assert (terms[ranks].sum(axis=1) != expected).any()
+
+
+def test_weights() -> None:
+    lists = {"record_rank": 2.0, "inside_rank": 0.3, "cosine_rank": 0.0}
+    frame = pl.DataFrame([(3, 1, 0), (0, None, 7)], schema=dict.fromkeys(RANKS, pl.Int64), orient="row")
+    found = frame.select(score=fusion.score(lists, 60))["score"].to_list()
+    assert found == [math.fsum([2 / 64, 0.3 / 62]), 2 / 61]
 
 
 def test_the_order_of_the_ranks_does_not_change_a_score() -> None:
