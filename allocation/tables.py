@@ -22,7 +22,8 @@ class Questions(dy.Schema):
     question = dy.String(nullable=False)
     question_type = dy.String(nullable=True, metadata=OPTIONAL)
     answer = dy.String(nullable=True, metadata=OPTIONAL)
-    split = dy.String(nullable=True, metadata=OPTIONAL)
+    split = dy.String(nullable=True, metadata=OPTIONAL)  # dev or test
+    question_date = dy.String(nullable=True, metadata=OPTIONAL)  # when it is asked, handed on to the answering model
     query_vector = dy.List(dy.Float32(nullable=True), nullable=True, metadata=OPTIONAL)
     parts = dy.List(dy.String(nullable=True), nullable=True, metadata=OPTIONAL)  # recorded by a server's trace
 
@@ -151,6 +152,7 @@ class Points(dy.Schema):
     omitted = dy.Int64(nullable=False)  # items of the window with nothing shown
     cl100k_base = dy.Int64(nullable=False)  # tokens of the rendered context
     o200k_base = dy.Int64(nullable=False)
+    sha256 = dy.String(nullable=False)  # of the rendered context
 
 
 class Metrics(dy.Schema):
@@ -192,6 +194,21 @@ class Curves(dy.Schema):
     count = dy.Int64(nullable=True)
     questions = dy.Int64(nullable=False)
     labelled = dy.Int64(nullable=False)  # of these, with evidence
+
+
+class Answers(dy.Schema):
+    """Graded answers of an answering model. Key and row order: question_id, context_sha256.
+
+    An answer belongs to the bytes of the context it was given for, whatever point they were shown at.
+    """
+
+    question_id = dy.String(primary_key=True)
+    context_sha256 = dy.String(primary_key=True)
+    point = dy.String(nullable=False)  # it was imported for
+    correct = dy.Bool(nullable=False)
+    prompt_tokens = dy.Int64(nullable=True, metadata=OPTIONAL)  # what the model was sent, as it reports
+    source = dy.String(nullable=False)  # file it was imported from
+    source_sha256 = dy.String(nullable=False)
 
 
 class Rejects(dy.Schema):

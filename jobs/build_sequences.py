@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from io import BufferedReader
@@ -23,11 +23,11 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from allocation import chain, inputs, queries, run_records
+from allocation import chain, inputs, queries, run_records, splits
 from allocation.errors import InputError
 from allocation.settings import Settings, settings_of
 from allocation.tables import Evidence, Parts, Questions, Rejects, RunRecords, Windows
-from jobs import outputs, tabular
+from jobs import dev_questions, outputs, tabular
 from jobs.errors import told_in_one_line
 from jobs.store import Store, open_store
 
@@ -73,6 +73,10 @@ def main(
         Path | None, typer.Option(help="Windows, what recall returned: .parquet, .csv or .jsonl.")
     ] = None,
     evidence: Annotated[Path | None, typer.Option(help="Evidence labels; only the sequence oracle reads them.")] = None,
+    dev: Annotated[
+        Path | None,
+        typer.Option(help="Development questions as draw-dev wrote them; all others become test questions."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the run; an earlier run there is replaced.")] = Path(
         "outputs/latest"
     ),
@@ -105,7 +109,7 @@ def main(
     """
     with told_in_one_line():
         chosen = _settings(settings, set_ or [], passages, rrf_k)
-        paths = _paths({"store": store, "questions": questions, "windows": windows, "evidence": evidence})
+        paths = input_paths(store, questions, windows, evidence, dev)
         drawn = [*chain.COMPARED, *chain.QUOTE_CURVE] + ["oracle"] * ("evidence" in paths)
         names = drawn if sequences is None else chain.names_of(sequences)
         if "oracle" in names and "evidence" not in paths:
@@ -116,15 +120,23 @@ def main(
         _build(paths, names, chosen, out, skip=on_bad_row == "skip", shard_size=shard_size, jobs=jobs)
 
 
-def _paths(given: dict[str, Path | None]) -> dict[str, Path]:
-    """The inputs by name: those given, or the sample's if none is."""
+def input_paths(
+    store: Path | None, questions: Path | None, windows: Path | None, evidence: Path | None, dev: Path | None
+) -> dict[str, Path]:
+    """The inputs by name: those given, or the sample's if none is.
+
+    Raises:
+        InputError: only some of those that belong together are given.
+    """
+    given = {"store": store, "questions": questions, "windows": windows, "evidence": evidence}
     paths = {name: path for name, path in given.items() if path is not None}
+    drawn = {} if dev is None else {"dev": dev}
     if not paths:
-        return {name: SAMPLE / ("store.db" if name == "store" else f"{name}.parquet") for name in given}
+        return {name: SAMPLE / ("store.db" if name == "store" else f"{name}.parquet") for name in given} | drawn
     missing = [f"--{name}" for name in given if name not in paths and name != "evidence"]
     if missing:
         raise InputError(f"{', '.join(missing)} missing; give --store, --questions and --windows together")
-    return paths
+    return paths | drawn
 
 
 def _settings(file: Path | None, pairs: list[str], passages: str | None, rrf_k: int | None) -> Settings:
@@ -256,6 +268,8 @@ def read(paths: dict[str, Path], store: Store, *, skip: bool) -> Inputs:
         return rows
 
     questions = usable(inputs.questions(tabular.read(paths["questions"], Questions), str(paths["questions"])))
+    if "dev" in paths:
+        questions = splits.mark(questions, dev_questions.read(paths["dev"]), str(paths["dev"]))
     named = tabular.read(paths["windows"], Windows)
     problems = store.problems(named["record_ref"].drop_nulls().unique().sort())
     owners = problems.select("record_ref", owner="agent_id")
@@ -279,6 +293,16 @@ def read(paths: dict[str, Path], store: Store, *, skip: bool) -> Inputs:
         len(foreign),
         unstored,
     )
+
+
+def of_questions(ready: Inputs, questions: pl.DataFrame) -> Inputs:
+    """What belongs to some of the questions."""
+
+    def own(rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.join(questions, on="question_id", how="semi", maintain_order="left")
+
+    evidence = None if ready.evidence is None else own(ready.evidence)
+    return replace(ready, questions=questions, windows=own(ready.windows), evidence=evidence)
 
 
 def _warnings(ready: Inputs) -> list[str]:

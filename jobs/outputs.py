@@ -193,4 +193,25 @@ def _plain(rows: pl.DataFrame) -> pa.Table:
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """``value`` as JSON a person can read."""
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    with whole_file(path) as part:
+        part.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def only_one(path: Path) -> Iterator[None]:
+    """Hold off others that read and then replace ``path``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _alone_in(path.parent):
+        yield
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A file to write, which takes the name ``path`` when the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part-{os.getpid()}")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
