@@ -44,6 +44,7 @@ _RATES = {
     "evidence_share": "quoted text that is from answer sessions",
 }
 _TOKENS = "context, tokens (cl100k_base)"
+_VARIANTS = 20  # of a sweep that a panel shows, the best by evidence turns touched
 _PANEL = {"width": 330, "height": 220}
 
 
@@ -355,3 +356,40 @@ def _by_type(frame: pl.DataFrame) -> Chart | None:
 
 def _capital(title: str) -> str:
     return title[0].upper() + title[1:]
+
+
+def sweep(table: pl.DataFrame, varied: Sequence[str]) -> alt.TopLevelMixin | None:
+    """What each variant of a sweep gains over the base settings, with intervals; None where nothing varies.
+
+    Args:
+        table: ``sweep.table``.
+        varied: The settings that vary.
+    """
+    label = pl.format(", ".join(f"{name} {{}}" for name in varied), *varied) if varied else pl.lit("")
+    rows = table.filter(pl.col("variant") > 0).with_columns(label=label)
+    panels = []
+    for (sequence, budget), own in rows.group_by("sequence", "budget", maintain_order=True):
+        best = own.filter(pl.col("metric") == "turns_touched").sort("rate", "variant", descending=[True, False])
+        order = best["label"].head(_VARIANTS).to_list()
+        for metric in ("turns_touched", "evidence_share"):
+            title = f"{sequence} at {budget:,}: {_RATES[metric]}"
+            shown = own.filter(pl.col("metric") == metric, pl.col("label").is_in(order)).drop_nulls("difference")
+            base = alt.Chart(shown.select("label", "rate", "difference", "low", "high", "clear")).encode(
+                y=alt.Y("label", type="nominal", sort=order, axis=alt.Axis(title=None, ticks=False, labelLimit=260)),
+                opacity=alt.condition("datum.clear", alt.value(1), alt.value(0.4)),
+                tooltip=[
+                    alt.Tooltip("label", type="nominal", title="settings"),
+                    *(alt.Tooltip(name, type="quantitative", format="+.1%") for name in ("difference", "low", "high")),
+                    alt.Tooltip("rate", type="quantitative", format=".1%"),
+                ],
+            )
+            axis = alt.Axis(format="+.0%", title="difference from the base settings, 95% interval", tickCount=5)
+            spans = base.mark_rule(strokeWidth=2, color=_COLOURS["evidence"]).encode(
+                x=alt.X("low", type="quantitative", axis=axis), x2="high"
+            )
+            dots = base.mark_point(filled=True, size=40, color=_COLOURS["evidence"]).encode(
+                x=alt.X("difference", type="quantitative")
+            )
+            zero = alt.Chart().mark_rule(strokeDash=[4, 4], color="#858b93").encode(x=alt.datum(0))
+            panels.append(alt.layer(zero, spans, dots).properties(title=title, width=300, height=alt.Step(16)))
+    return _styled(alt.concat(*panels, columns=2, spacing=28)) if panels else None
