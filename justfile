@@ -32,6 +32,36 @@ sql *arguments:
 compare *arguments:
     @{{ python }} jobs.compare "$@"
 
+# Draw the development questions, once: just draw-dev --n 100 --questions FILE
+[positional-arguments]
+draw-dev *arguments:
+    @{{ python }} jobs.draw_dev "$@"
+
+# Try a grid of settings on the development questions
+[positional-arguments]
+sweep *arguments:
+    @{{ python }} jobs.sweep "$@"
+
+# Freeze a rule before its test questions are answered
+[positional-arguments]
+register *arguments:
+    @{{ python }} jobs.register "$@"
+
+# Write the contexts of a point for an answering model
+[positional-arguments]
+export-contexts *arguments:
+    @{{ python }} jobs.export_contexts "$@"
+
+# Take graded answers
+[positional-arguments]
+import-answers *arguments:
+    @{{ python }} jobs.import_answers "$@"
+
+# Apply a registered rule to the answers
+[positional-arguments]
+judge *arguments:
+    @{{ python }} jobs.judge "$@"
+
 # Run the tests
 [positional-arguments]
 test *arguments:

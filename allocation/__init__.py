@@ -32,6 +32,16 @@ render     one question's sequence at a budget, as data
 bootstrap  two sides -> the interval of their difference
 ========== ==================================================================
 
+And what is concluded from it:
+
+========== ==================================================================
+splits     questions -> development and test
+sweep      a grid of settings -> what each gains
+answers    graded answers + points -> answers tied to their contexts
+rules      TOML -> rule
+judging    rule + answers -> verdict
+========== ==================================================================
+
 ``tables`` declares every table, ``inputs`` judges their rows, ``settings`` holds what can be chosen, ``text``
 cuts and lowers texts in bulk, ``runs`` finds runs of equal values, ``run_records`` tells whether a store's texts are
 still a run's. Nothing here knows a path, a clock or a screen.

@@ -1,5 +1,6 @@
 """Sequences cut at points to the contexts an answering model would read (DESIGN.md, "Rendering")."""
 
+import hashlib
 from collections.abc import Sequence
 
 import polars as pl
@@ -102,6 +103,12 @@ def join(taken: pl.DataFrame) -> pl.DataFrame:
         .agg(pl.col("piece", "quoted").str.join(""))
         .select(*key, context=pl.col("piece").str.strip_chars_end("\n") + "\n", quoted="quoted")
     )
+
+
+def hashes(contexts: pl.Series) -> pl.Series:
+    """The SHA-256 of each context's bytes, as hexadecimal digits."""
+    digests = [hashlib.sha256(context.encode()).hexdigest() for context in contexts]
+    return pl.Series("sha256", digests, dtype=pl.String)
 
 
 def counts(

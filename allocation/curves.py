@@ -13,6 +13,8 @@ from allocation.points import Point
 from allocation.tables import Metrics, Parts, Points, conform
 from allocation.text import WHITE_SPACE, Corpus
 
+_OF_NOTHING = contexts.hashes(pl.Series([""]))[0]
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -35,7 +37,8 @@ def measure(batch: Batch, points: Sequence[Point]) -> tuple[pl.DataFrame, pl.Dat
         own = [point for point in points if point.sequence == name]
         shown = contexts.shown(contexts.spans(sequence, batch.records), own)
         joined = contexts.join(shown)
-        sizes = joined.select("point", "question_id").hstack(tokens.count(joined["context"]))
+        context = joined["context"]
+        sizes = joined.select("point", "question_id", contexts.hashes(context)).hstack(tokens.count(context))
         counts = contexts.counts(sequence, own, batch.windows, batch.questions)
         counted.append(counts.join(sizes, on=("question_id", "point"), how="left"))
         found.append(gold.shown(joined, answers))
@@ -50,7 +53,7 @@ def measure(batch: Batch, points: Sequence[Point]) -> tuple[pl.DataFrame, pl.Dat
     rows = (
         pl.concat(counted)
         .join(cuts, on="point")
-        .with_columns(pl.col(tokens.ENCODINGS).fill_null(0))
+        .with_columns(pl.col(tokens.ENCODINGS).fill_null(0), pl.col("sha256").fill_null(_OF_NOTHING))
         .sort("question_id", "place")
     )
     shown_points = conform(rows, Points, "points")
