@@ -33,8 +33,8 @@ def measure(batch: Batch, points: Sequence[Point]) -> tuple[pl.DataFrame, pl.Dat
     """What every question shows at every point, and what of its evidence: Points and Metrics."""
     answers = gold.short(batch.questions)
     counted, found, taken = [], [], []
-    for name, sequence in batch.sequences.items():
-        own = [point for point in points if point.sequence == name]
+    for name in dict.fromkeys(point.sequence for point in points):
+        sequence, own = batch.sequences[name], [point for point in points if point.sequence == name]
         shown = contexts.shown(contexts.spans(sequence, batch.records), own)
         joined = contexts.join(shown)
         context = joined["context"]

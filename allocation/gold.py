@@ -8,8 +8,8 @@ from allocation.text import normalize
 LONGEST = 40  # characters of a normalized answer that is still a short span
 
 _SPOKEN = ("", "yes", "no")  # answers that a text can show without giving them
-# Scripts without spaces: each character is a word of its own.
-_UNSPACED = r"([\p{Han}\p{Hiragana}\p{Katakana}])"
+# Scripts without spaces: each character is a word of its own; and so is the end of a quote.
+_UNSPACED = rf"([\p{{Han}}\p{{Hiragana}}\p{{Katakana}}{QUOTE_BREAK}])"
 _NO_WORD = rf"[^\p{{L}}\p{{N}}{QUOTE_BREAK}]+"
 
 

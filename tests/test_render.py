@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocation import chain, render
+from allocation import chain, contexts, render
+from allocation.points import Point
 from allocation.settings import POLICIES, Settings
 from allocation.tables import Entities, Sequences, StoredNodes
-from tests import frames, sample, sequence_oracles
+from tests import curve_oracles, frames, sample, sequence_oracles
 
 Shown = dict[str, Any]
 
@@ -206,7 +207,14 @@ def hand_made() -> tuple[dict[str, pl.DataFrame], pl.DataFrame]:
 
 def context(name: str, budget: int) -> str:
     built, records = hand_made()
-    return render.context(render.response(built[name], records, budget))
+    return text_of(built[name], records, budget)
+
+
+def text_of(steps: pl.DataFrame, records: pl.DataFrame, budget: int) -> str:
+    """What a context of one question says, which the response says as data."""
+    joined = contexts.join(contexts.shown(contexts.spans(steps, records), [Point("evidence", budget)]))
+    assert joined["context"].item() == curve_oracles.context(render.response(steps, records, budget))
+    return str(joined["context"].item())
 
 
 def test_context_of_quotes() -> None:
@@ -249,13 +257,17 @@ def test_a_claim_without_its_head_stands_under_the_heads_name() -> None:
 
     shown = render.response(turned, records, 29)
 
-    assert render.context(shown) == "[2] mem:2\n  > ep:3 (2025-03-02): They painted the door.\n  > mem:4: No key.\n"
+    assert (
+        text_of(turned, records, 29) == "[2] mem:2\n  > ep:3 (2025-03-02): They painted the door.\n  > mem:4: No key.\n"
+    )
     assert shown["items"][0]["ranges"] == shown["items"][0]["steps"] == []
     assert shown["omitted"] == {"items": 1, "excerpts": 0, "characters": turned["used"][-1] - 29}
 
 
 def test_context_of_nothing() -> None:
-    assert render.context({"items": []}) == ""
+    built, records = hand_made()
+    nothing = contexts.shown(contexts.spans(built["evidence"].clear(), records), [Point("evidence", 100)])
+    assert contexts.join(nothing).is_empty()
 
 
 def test_joined() -> None:
