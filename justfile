@@ -32,6 +32,11 @@ sql *arguments:
 compare *arguments:
     @{{ python }} jobs.compare "$@"
 
+# Turn an SQLite store into Parquet: just export-store memory.db --out FOLDER
+[positional-arguments]
+export-store *arguments:
+    @{{ python }} jobs.export_store "$@"
+
 # Draw the development questions, once: just draw-dev --n 100 --questions FILE
 [positional-arguments]
 draw-dev *arguments:

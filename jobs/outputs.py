@@ -29,19 +29,31 @@ LAYOUT = 2  # of a run's folder
 
 @contextmanager
 def run_folder(out: Path) -> Iterator[Path]:
+    """The folder of a run, as ``whole_folder`` makes it."""
+    with whole_folder(out, "run.json", "the output of a run") as folder:
+        yield folder
+
+
+@contextmanager
+def whole_folder(out: Path, mark: str, kind: str) -> Iterator[Path]:
     """A folder to fill, renamed to ``out`` when the block ends without an error, and removed otherwise.
 
-    Leftovers of runs that were killed are removed. An earlier run at ``out`` is replaced.
+    Leftovers of commands that were killed are removed. What this made at ``out`` before is replaced.
+
+    Args:
+        out: What to make.
+        mark: Name of a file that tells a folder of this kind.
+        kind: What to call it.
 
     Raises:
-        InputError: ``out`` exists and is not a run's folder.
+        InputError: ``out`` exists and is something else.
     """
     out = Path(os.path.realpath(out))  # a link stays, what it points to is replaced
     out.parent.mkdir(parents=True, exist_ok=True)
     with _alone_in(out.parent):
         _clear_leftovers(out)
-        if out.exists() and not (out / "run.json").is_file() and (not out.is_dir() or any(out.iterdir())):
-            raise InputError(f"{out}: exists and is not the output of a run; choose another --out")
+        if out.exists() and not (out / mark).is_file() and (not out.is_dir() or any(out.iterdir())):
+            raise InputError(f"{out}: exists and is not {kind}; choose another --out")
         folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.part-", dir=out.parent))
         lock = os.open(folder, os.O_RDONLY)
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -125,11 +137,15 @@ def _umask() -> int:
 
 def _flush(folder: Path) -> None:
     for path in [*folder.rglob("*"), folder]:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def sequence_folder(run: Path, name: str) -> Path:
@@ -212,6 +228,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     part = path.with_name(f".{path.name}.part-{os.getpid()}")
     try:
         yield part
+        _sync(part)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

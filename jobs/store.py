@@ -56,6 +56,9 @@ class Store(Protocol):
     # NOTE: an SQLite store's own file. Closing any other handle on it would drop SQLite's locks (POSIX).
     content: BufferedReader | None
 
+    def owners(self) -> pl.DataFrame:
+        """record_ref and agent_id of every record, by record_ref; an agent_id that is no text is empty."""
+
     def problems(self, refs: pl.Series) -> pl.DataFrame:
         """record_ref, agent_id, problem (null: usable) and length of those of ``refs`` that the store holds."""
 
@@ -235,6 +238,19 @@ class SqliteStore:
                 frames.append(decoded.select("record_ref", agent, problem.alias("problem"), "text", time_text))
         return pl.concat(frames)
 
+    def owners(self) -> pl.DataFrame:
+        """See Store."""
+        frames = [pl.DataFrame(schema={"record_ref": pl.String, "agent_id": pl.String})]
+        for kind, (table, *_) in _TEXTS.items():
+            if table in self._tables:
+                found = self._select(
+                    f"SELECT '{kind}:' || id AS record_ref, coalesce(CAST(agent_id AS BLOB), x'') AS agent_id "  # noqa: S608
+                    f"FROM {table}"
+                )
+                if len(found):
+                    frames.append(found.select("record_ref", _utf8(found["agent_id"]).fill_null("")))
+        return pl.concat(frames).sort("record_ref")
+
     def problems(self, refs: pl.Series) -> pl.DataFrame:
         """See Store."""
         batches = [
@@ -387,6 +403,11 @@ class ParquetStore:
             if file is not None:
                 file.close()
 
+    def owners(self) -> pl.DataFrame:
+        """See Store."""
+        found = self._records.columns(["record_ref", "agent_id"])
+        return found.select("record_ref", pl.col("agent_id").cast(pl.String).fill_null("")).sort("record_ref")
+
     def problems(self, refs: pl.Series) -> pl.DataFrame:
         """See Store."""
         empty = pl.when((pl.col("text") == "") | pl.col("text").is_null()).then(pl.lit("its record's text is empty"))
@@ -436,6 +457,9 @@ class _IndexedFile:
     def rows(self, refs: pl.Series) -> pl.DataFrame:
         groups = self._groups.filter(pl.col("record_ref").is_in(refs.implode()))["group"].unique().sort()
         return self._read(groups.to_list(), self._columns).filter(pl.col("record_ref").is_in(refs.implode()))
+
+    def columns(self, names: list[str]) -> pl.DataFrame:
+        return self._read(list(range(self._file.num_row_groups)), names)
 
     def _read(self, groups: list[int], columns: list[str]) -> pl.DataFrame:
         with self._readable():
