@@ -37,6 +37,11 @@ compare *arguments:
 export-store *arguments:
     @{{ python }} jobs.export_store "$@"
 
+# Turn LongMemEval's or LoCoMo's JSON into a store, questions and evidence
+[positional-arguments]
+import-dataset *arguments:
+    @{{ python }} jobs.import_dataset "$@"
+
 # Draw the development questions, once: just draw-dev --n 100 --questions FILE
 [positional-arguments]
 draw-dev *arguments:
