@@ -12,7 +12,8 @@ def build(records: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
     """RunRecords of Records and their blocks (``block_sets.build``)."""
     divided = pl.col("vector").is_null().any()
     sets = blocks.group_by("record_ref").agg(blocks=pl.len().cast(pl.Int64), divided=divided)
-    return RunRecords.validate(_identified(records).join(sets, on="record_ref").select(RunRecords.column_names()))
+    rows = _identified(records).join(sets, on="record_ref").sort("record_ref")
+    return RunRecords.validate(rows.select(RunRecords.column_names()))
 
 
 def refuse_if_changed(expected: pl.DataFrame, records: pl.DataFrame, store: str) -> None:
