@@ -17,25 +17,35 @@ def build(records: pl.DataFrame, stored: pl.DataFrame) -> pl.DataFrame:
         dimensions all vectors of the record share, else null); ordered by record, block_index. The blocks of a
         record partition its text.
     """
-    texts = records.select(
-        "record_ref",
-        "text",
-        "node_ends",
-        record=pl.int_range(pl.len(), dtype=pl.Int64),
-        length=pl.col("text").str.len_chars().cast(pl.Int64),
+    numbered = _numbered(records)
+    found = current(records, stored)
+    missing = numbered.join(found, on="record", how="anti")
+    return (
+        pl.concat([found, _divided(missing)])
+        .with_columns(block_index=pl.int_range(pl.len(), dtype=pl.Int64).over("record", order_by="block_index"))
+        .join(numbered.select("record", "record_ref"), on="record")
+        .sort("record", "block_index")
     )
+
+
+def current(records: pl.DataFrame, stored: pl.DataFrame) -> pl.DataFrame:
+    """The stored block sets that are current; ``build`` without what it divides, and without record_ref."""
+    texts = _numbered(records)
     candidates = (
         stored.join(texts.select("record_ref", "record", "length"), on="record_ref")
         .sort("record", "block_index")
         .select("record", "length", "block_index", "start", "end", "embedding_model", "vector")
     )
-    current = candidates.join(_current(candidates, texts), on="record", how="semi")
-    missing = texts.join(current, on="record", how="anti")
-    return (
-        pl.concat([current.pipe(_measured), _divided(missing)])
-        .with_columns(block_index=pl.int_range(pl.len(), dtype=pl.Int64).over("record", order_by="block_index"))
-        .join(texts.select("record", "record_ref"), on="record")
-        .sort("record", "block_index")
+    return candidates.join(_current(candidates, texts), on="record", how="semi", maintain_order="left").pipe(_measured)
+
+
+def _numbered(records: pl.DataFrame) -> pl.DataFrame:
+    return records.select(
+        "record_ref",
+        "text",
+        "node_ends",
+        record=pl.int_range(pl.len(), dtype=pl.Int64),
+        length=pl.col("text").str.len_chars().cast(pl.Int64),
     )
 
 

@@ -27,7 +27,7 @@ from allocation import chain, inputs, queries, run_records, splits
 from allocation.errors import InputError
 from allocation.settings import Settings, settings_of
 from allocation.tables import Evidence, Parts, Questions, Rejects, RunRecords, Windows
-from jobs import dev_questions, outputs, tabular
+from jobs import dev_questions, outputs, recalled, tabular
 from jobs.errors import told_in_one_line
 from jobs.store import Store, open_store
 
@@ -70,8 +70,13 @@ def main(
     ] = None,
     questions: Annotated[Path | None, typer.Option(help="Questions: .parquet, .csv or .jsonl.")] = None,
     windows: Annotated[
-        Path | None, typer.Option(help="Windows, what recall returned: .parquet, .csv or .jsonl.")
+        Path | None,
+        typer.Option(
+            help="Windows, what recall returned: .parquet, .csv or .jsonl; or the word recall, as without this option:"
+            " records are recalled from the store."
+        ),
     ] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Items to recall, without --windows (10).")] = None,
     evidence: Annotated[Path | None, typer.Option(help="Evidence labels; only the sequence oracle reads them.")] = None,
     dev: Annotated[
         Path | None,
@@ -110,6 +115,8 @@ def main(
     with told_in_one_line():
         chosen = _settings(settings, set_ or [], passages, rrf_k)
         paths = input_paths(store, questions, windows, evidence, dev)
+        if count is not None and "windows" in paths:
+            raise InputError("--count is for recall from the store; leave out --windows, or --count")
         drawn = [*chain.COMPARED, *chain.QUOTE_CURVE] + ["oracle"] * ("evidence" in paths)
         names = drawn if sequences is None else chain.names_of(sequences)
         if "oracle" in names and "evidence" not in paths:
@@ -117,13 +124,14 @@ def main(
         for path in (*paths.values(), out):
             if str(path) != os.fsencode(path).decode(errors="replace"):
                 raise InputError(f"{path}: the name is not valid UTF-8; rename it")
-        _build(paths, names, chosen, out, skip=on_bad_row == "skip", shard_size=shard_size, jobs=jobs)
+        skip = on_bad_row == "skip"
+        _build(paths, names, chosen, out, count or recalled.COUNT, skip=skip, shard_size=shard_size, jobs=jobs)
 
 
 def input_paths(
     store: Path | None, questions: Path | None, windows: Path | None, evidence: Path | None, dev: Path | None
 ) -> dict[str, Path]:
-    """The inputs by name: those given, or the sample's if none is.
+    """The inputs by name: those given, or the sample's if none is. Without windows, they are recalled from the store.
 
     Raises:
         InputError: only some of those that belong together are given.
@@ -133,9 +141,11 @@ def input_paths(
     drawn = {} if dev is None else {"dev": dev}
     if not paths:
         return {name: SAMPLE / ("store.db" if name == "store" else f"{name}.parquet") for name in given} | drawn
-    missing = [f"--{name}" for name in given if name not in paths and name != "evidence"]
+    missing = [f"--{name}" for name in ("store", "questions") if name not in paths]
     if missing:
-        raise InputError(f"{', '.join(missing)} missing; give --store, --questions and --windows together")
+        raise InputError(f"{', '.join(missing)} missing; give --store and --questions together")
+    if str(windows) == recalled.SOURCE:
+        del paths["windows"]
     return paths | drawn
 
 
@@ -169,6 +179,7 @@ def _build(
     names: list[str],
     settings: Settings,
     out: Path,
+    count: int,
     *,
     skip: bool,
     shard_size: int,
@@ -192,7 +203,7 @@ def _build(
     ):
         contents = {"store": store.content}
         described = {name: hasher.submit(describe, path, contents.get(name)) for name, path in paths.items()}
-        ready = read(paths, store, skip=skip)
+        ready = read(paths, store, skip=skip, count=count)
         for warning in _warnings(ready):
             warn(warning)
         files = {name: outputs.SequenceFiles(folder, name) for name in names}
@@ -233,6 +244,7 @@ def _build(
             "layout": outputs.LAYOUT,
             "inputs": {name: future.result() for name, future in described.items()},
             "store": store.facts,
+            **({} if "windows" in paths else {"recall": {"count": count}}),
             "sequences": names,
             "settings": asdict(settings),
             "counts": {
@@ -252,8 +264,8 @@ def _build(
     _summary(run, out)
 
 
-def read(paths: dict[str, Path], store: Store, *, skip: bool) -> Inputs:
-    """Everything but the store's records.
+def read(paths: dict[str, Path], store: Store, *, skip: bool, count: int = recalled.COUNT) -> Inputs:
+    """Everything but the store's records; windows of ``count`` items where no file has them.
 
     Raises:
         InputError: a row cannot be used and ``skip`` is not set.
@@ -270,10 +282,12 @@ def read(paths: dict[str, Path], store: Store, *, skip: bool) -> Inputs:
     questions = usable(inputs.questions(tabular.read(paths["questions"], Questions), str(paths["questions"])))
     if "dev" in paths:
         questions = splits.mark(questions, dev_questions.read(paths["dev"]), str(paths["dev"]))
-    named = tabular.read(paths["windows"], Windows)
+    source = str(paths.get("windows", recalled.SOURCE))
+    given = "windows" in paths
+    named = tabular.read(paths["windows"], Windows) if given else recalled.windows(store, questions, count)
     problems = store.problems(named["record_ref"].drop_nulls().unique().sort())
     owners = problems.select("record_ref", owner="agent_id")
-    windows = usable(inputs.windows(named, str(paths["windows"]), questions, problems.select("record_ref", "problem")))
+    windows = usable(inputs.windows(named, source, questions, problems.select("record_ref", "problem")))
     foreign = (
         windows.join(questions.select("question_id", "agent_id"), on="question_id")
         .join(owners, on="record_ref")

@@ -33,7 +33,9 @@ def main(
     file: Annotated[Path, typer.Argument(metavar="SETTINGS", help="TOML file with the grid.", show_default=False)],
     store: Annotated[Path | None, typer.Option(help="As for build-sequences.")] = None,
     questions: Annotated[Path | None, typer.Option(help="As for build-sequences.")] = None,
-    windows: Annotated[Path | None, typer.Option(help="As for build-sequences.")] = None,
+    windows: Annotated[
+        Path | None, typer.Option(help="As for build-sequences; a run's windows.parquet will do.")
+    ] = None,
     evidence: Annotated[Path | None, typer.Option(help="Evidence labels.")] = None,
     dev: Annotated[Path | None, typer.Option(help="Development questions as draw-dev wrote them.")] = None,
     out: Annotated[Path, typer.Option(help="Folder to write; an earlier sweep there is replaced.")] = Path(

@@ -800,4 +800,21 @@ def test_parts_a_server_recorded_are_used_as_they_are(work):
 def test_some_inputs_without_the_others_are_refused(work):
     result = CliRunner().invoke(app, ["--store", str(work.store), "--out", str(work.out)])
     assert result.exit_code == 2
-    assert result.stderr == "error: --questions, --windows missing; give --store, --questions and --windows together\n"
+    assert result.stderr == "error: --questions missing; give --store and --questions together\n"
+
+
+@pytest.mark.parametrize("windows", [[], ["--windows", "recall"]])
+def test_without_windows_records_are_recalled_from_the_store(work, windows):
+    arguments = ["--store", str(work.store), "--questions", str(work.questions), "--out", str(work.out)]
+    result = CliRunner().invoke(app, [*arguments, "--count", "2", "--sequences", "evidence", *windows])
+    assert result.exit_code == 0, result.stderr
+    found = pl.read_parquet(work.out / "windows.parquet")
+    assert found.filter(item_position=0).select("question_id", "record_ref").rows() == [("q1", "mem:1"), ("q2", "ep:1")]
+    assert found.group_by("question_id").len().sort("question_id")["len"].to_list() == [2, 2]
+    assert json.loads((work.out / "run.json").read_text())["recall"] == {"count": 2}
+
+
+def test_a_count_beside_recorded_windows_is_refused(work):
+    result = work.run("--count", "3")
+    assert result.exit_code == 2
+    assert result.stderr == "error: --count is for recall from the store; leave out --windows, or --count\n"
