@@ -42,6 +42,16 @@ export-store *arguments:
 import-dataset *arguments:
     @{{ python }} jobs.import_dataset "$@"
 
+# Fill in query vectors from an embedding endpoint
+[positional-arguments]
+embed-questions *arguments:
+    @{{ python }} jobs.embed_questions "$@"
+
+# Divide a store's records into blocks and give them vectors
+[positional-arguments]
+embed-store *arguments:
+    @{{ python }} jobs.embed_store "$@"
+
 # Draw the development questions, once: just draw-dev --n 100 --questions FILE
 [positional-arguments]
 draw-dev *arguments:

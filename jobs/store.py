@@ -16,6 +16,7 @@ import adbc_driver_manager
 import adbc_driver_sqlite.dbapi
 import dataframely as dy
 import polars as pl
+import polars.selectors as cs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -43,6 +44,8 @@ _TEXTS = {"mem": ("memories", "content", "timestamp"), "ep": ("episodes", "summa
 _REF = re.compile(r"(mem|ep):(0|[1-9][0-9]{0,17})", re.ASCII)
 
 _PROBLEM = {"record_ref": pl.String, "agent_id": pl.String, "problem": pl.String, "length": pl.Int64}
+_OWNERS = {"record_ref": pl.String, "agent_id": pl.String}
+_MODELS = {"embedding_model": pl.String, "width": pl.Int64}
 _LENGTH = pl.col("text").str.len_chars().cast(pl.Int64).alias("length")
 _BATCH = 2000  # records read at a time where only their state matters
 _HEADER = 100  # bytes of an SQLite file's header
@@ -58,6 +61,9 @@ class Store(Protocol):
 
     def owners(self) -> pl.DataFrame:
         """record_ref and agent_id of every record, by record_ref; an agent_id that is no text is empty."""
+
+    def models(self) -> pl.DataFrame:
+        """embedding_model and width of the stored block vectors, each pair once; no label is an empty one."""
 
     def problems(self, refs: pl.Series) -> pl.DataFrame:
         """record_ref, agent_id, problem (null: usable) and length of those of ``refs`` that the store holds."""
@@ -240,7 +246,7 @@ class SqliteStore:
 
     def owners(self) -> pl.DataFrame:
         """See Store."""
-        frames = [pl.DataFrame(schema={"record_ref": pl.String, "agent_id": pl.String})]
+        frames = [pl.DataFrame(schema=_OWNERS)]
         for kind, (table, *_) in _TEXTS.items():
             if table in self._tables:
                 found = self._select(
@@ -250,6 +256,19 @@ class SqliteStore:
                 if len(found):
                     frames.append(found.select("record_ref", _utf8(found["agent_id"]).fill_null("")))
         return pl.concat(frames).sort("record_ref")
+
+    def models(self) -> pl.DataFrame:
+        """See Store."""
+        found = pl.DataFrame(schema=_MODELS)
+        if "record_block_vectors" in self._tables:
+            rows = self._select(
+                "SELECT DISTINCT coalesce(CAST(b.embedding_model AS BLOB), x'') AS embedding_model, "
+                "length(CAST(v.embedding_i8 AS BLOB)) AS width "
+                "FROM record_blocks b JOIN record_block_vectors v USING (parent_kind, parent_id, block_index)"
+            )
+            if len(rows):
+                found = rows.select(_utf8(rows["embedding_model"]).fill_null(""), pl.col("width").cast(pl.Int64))
+        return found.unique().sort("embedding_model", "width")
 
     def problems(self, refs: pl.Series) -> pl.DataFrame:
         """See Store."""
@@ -405,8 +424,22 @@ class ParquetStore:
 
     def owners(self) -> pl.DataFrame:
         """See Store."""
-        found = self._records.columns(["record_ref", "agent_id"])
-        return found.select("record_ref", pl.col("agent_id").cast(pl.String).fill_null("")).sort("record_ref")
+        own = (pl.col(name).cast(pl.String) for name in ("record_ref", "agent_id"))
+        found = pl.concat(
+            [pl.DataFrame(schema=_OWNERS), *self._records.groups(["record_ref", "agent_id"])], how="vertical_relaxed"
+        )
+        return found.select(own).fill_null("").sort("record_ref")
+
+    def models(self) -> pl.DataFrame:
+        """See Store."""
+        width = pl.col("vector").bin.size().cast(pl.Int64)
+        found = [
+            group.filter(width > 0)
+            .select(pl.col("embedding_model").cast(pl.String).fill_null(""), width=width)
+            .unique()
+            for group in self._blocks.groups(["embedding_model", "vector"])
+        ]
+        return pl.concat([pl.DataFrame(schema=_MODELS), *found]).unique().sort("embedding_model", "width")
 
     def problems(self, refs: pl.Series) -> pl.DataFrame:
         """See Store."""
@@ -458,14 +491,18 @@ class _IndexedFile:
         groups = self._groups.filter(pl.col("record_ref").is_in(refs.implode()))["group"].unique().sort()
         return self._read(groups.to_list(), self._columns).filter(pl.col("record_ref").is_in(refs.implode()))
 
-    def columns(self, names: list[str]) -> pl.DataFrame:
-        return self._read(list(range(self._file.num_row_groups)), names)
+    def groups(self, names: list[str]) -> Iterator[pl.DataFrame]:
+        """The columns, a row group at a time."""
+        for group in range(self._file.num_row_groups):
+            yield self._read([group], names)
 
     def _read(self, groups: list[int], columns: list[str]) -> pl.DataFrame:
         with self._readable():
             table = self._file.read_row_groups(groups, columns=columns)
             table.validate(full=True)  # polars takes an Arrow text for UTF-8 without looking
-        return pl.DataFrame(pl.from_arrow(table)).with_columns(pl.col("record_ref").cast(pl.String))
+        return pl.DataFrame(pl.from_arrow(table)).with_columns(
+            cs.by_name("record_ref", require_all=False).cast(pl.String)
+        )
 
     @contextmanager
     def _readable(self) -> Iterator[None]:

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from jobs import export_store
+from jobs import export_store, store_files
 from jobs.store import open_store
 from tests.workspace import SAMPLE, TEXTS, Workspace, contents, leftovers, sequence_files
 
@@ -38,7 +38,7 @@ def test_sequences_of_an_export_are_the_stores(tmp_path):
 
 def test_batches_do_not_change_what_is_read(tmp_path, monkeypatch):
     export(SAMPLE / "store.db", tmp_path / "whole")
-    monkeypatch.setattr(export_store, "RECORDS", 7)
+    monkeypatch.setattr(store_files, "RECORDS", 7)
     export(SAMPLE / "store.db", tmp_path / "batches")
     for name in ("records", "blocks", "nodes", "entities"):
         one, other = (pl.read_parquet(tmp_path / folder / f"{name}.parquet") for folder in ("whole", "batches"))
