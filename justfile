@@ -42,6 +42,16 @@ export-store *arguments:
 import-dataset *arguments:
     @{{ python }} jobs.import_dataset "$@"
 
+# Ask a running memory server every question: just record-windows QUESTIONS --server URL --out answers.jsonl
+[positional-arguments]
+record-windows *arguments:
+    @{{ uv }} run --extra mcp python -m jobs.record_windows "$@"
+
+# Turn a memory server's saved answers into windows
+[positional-arguments]
+import-windows *arguments:
+    @{{ python }} jobs.import_windows "$@"
+
 # Fill in query vectors from an embedding endpoint
 [positional-arguments]
 embed-questions *arguments:

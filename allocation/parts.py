@@ -8,7 +8,7 @@ import polars as pl
 
 from allocation.settings import Settings
 from allocation.tables import Parts
-from allocation.text import Corpus, normalize
+from allocation.text import Corpus, normalize, normalize_one
 
 MOST_PARTS = 32  # a question's parts fit one 64-bit mask
 
@@ -103,11 +103,6 @@ def of_question(question: str, names: list[str], recorded: list[str] | None) -> 
     for _, text, kind in sorted(found, key=lambda part: (part[0], part[2] == "word", part[1])):
         kinds.setdefault(text, kind)
     return list(kinds.items())
-
-
-def normalize_one(text: str) -> str:
-    """NFKC, then lower case."""
-    return str(normalize(pl.Series([text], dtype=pl.String))[0])
 
 
 def holding(texts: pl.Series, parts: list[str]) -> npt.NDArray[np.bool_]:

@@ -61,6 +61,11 @@ def normalize(texts: pl.Series) -> pl.Series:
     return _as_python(texts, lambda text: unicodedata.normalize("NFKC", text).lower())
 
 
+def normalize_one(text: str) -> str:
+    """NFKC, then lower case."""
+    return str(normalize(pl.Series([text], dtype=pl.String))[0])
+
+
 def _as_python(texts: pl.Series, function: Callable[[str], str]) -> pl.Series:
     """``function``, which leaves ASCII lower case, of each text: one call for all that are not ASCII."""
     plain = texts.str.len_bytes() == texts.str.len_chars()

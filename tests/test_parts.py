@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from allocation import parts
 from allocation.settings import Settings
 from allocation.tables import Entities, Parts, Questions, Records, Windows
-from allocation.text import Corpus, normalize
+from allocation.text import Corpus, normalize, normalize_one
 from tests import frames, sequence_oracles
 
 EVERY_CHAR = [chr(point) for point in range(sys.maxunicode + 1) if not 0xD800 <= point <= 0xDFFF]
@@ -246,4 +246,4 @@ def test_normalize_equals_python(texts: list[str]) -> None:
 )
 def test_texts_beside_each_other_do_not_mix(texts: list[str]) -> None:
     assert normalize(pl.Series(texts)).to_list() == list(map(as_python, texts))
-    assert [parts.normalize_one(text) for text in texts] == list(map(as_python, texts))
+    assert [normalize_one(text) for text in texts] == list(map(as_python, texts))
