@@ -42,6 +42,14 @@ rules      TOML -> rule
 judging    rule + answers -> verdict
 ========== ==================================================================
 
+What both start from may have to be made first:
+
+========== ==================================================================
+datasets   a benchmark's entry -> records, questions, evidence
+traces     a server's answer -> window rows, recorded parts
+recall     questions + records -> windows
+========== ==================================================================
+
 ``tables`` declares every table, ``inputs`` judges their rows, ``settings`` holds what can be chosen, ``text``
 cuts and lowers texts in bulk, ``runs`` finds runs of equal values, ``run_records`` tells whether a store's texts are
 still a run's. Nothing here knows a path, a clock or a screen.
