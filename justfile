@@ -62,6 +62,11 @@ embed-questions *arguments:
 embed-store *arguments:
     @{{ python }} jobs.embed_store "$@"
 
+# Recompute what changed in every store: just nightly --stores 'memories/*.db' --questions FILE --out FOLDER
+[positional-arguments]
+nightly *arguments:
+    @{{ python }} jobs.nightly "$@"
+
 # Draw the development questions, once: just draw-dev --n 100 --questions FILE
 [positional-arguments]
 draw-dev *arguments:

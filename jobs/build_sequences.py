@@ -23,11 +23,11 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from allocation import chain, inputs, queries, run_records, splits
+from allocation import chain, fingerprints, inputs, queries, run_records, splits
 from allocation.errors import InputError
 from allocation.settings import Settings, settings_of
 from allocation.tables import Evidence, Parts, Questions, Rejects, RunRecords, Windows
-from jobs import dev_questions, outputs, recalled, tabular
+from jobs import carry, dev_questions, outputs, recalled, tabular
 from jobs.errors import told_in_one_line
 from jobs.store import Store, open_store
 
@@ -60,7 +60,26 @@ class Built:
     sequences: dict[str, pl.DataFrame]
     parts: pl.DataFrame
     records: pl.DataFrame  # RunRecords
-    other_width: int  # questions whose vector cannot be compared with any vector of their records
+    other_width: pl.Series  # question_id of those whose vector cannot be compared with any vector of their records
+    marks: pl.DataFrame | None = None  # question_id, sha256 and other_width, where fingerprints are kept
+    carried: int = 0  # questions whose rows come from the earlier run
+    moved: int = 0  # questions made anew that the earlier run had with other rows
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to build, and how."""
+
+    paths: dict[str, Path]  # as ``input_paths`` gives them
+    names: list[str]  # of the sequences
+    settings: Settings
+    count: int = recalled.COUNT  # items to recall, where no file has windows
+    skip: bool = False  # go on without rows that cannot be used
+    shard_size: int = 128
+    jobs: int = 2
+    agents: pl.Series | None = None  # only questions of these
+    fingerprints: bool = False  # keep them
+    earlier: carry.Earlier | None = None  # what to carry over from
 
 
 @app.command()
@@ -125,7 +144,8 @@ def main(
             if str(path) != os.fsencode(path).decode(errors="replace"):
                 raise InputError(f"{path}: the name is not valid UTF-8; rename it")
         skip = on_bad_row == "skip"
-        _build(paths, names, chosen, out, count or recalled.COUNT, skip=skip, shard_size=shard_size, jobs=jobs)
+        job = Job(paths, names, chosen, count or recalled.COUNT, skip, shard_size, jobs)
+        _summary(build(job, out), out)
 
 
 def input_paths(
@@ -174,17 +194,13 @@ def _number(text: str) -> int | float | str:
     return text
 
 
-def _build(
-    paths: dict[str, Path],
-    names: list[str],
-    settings: Settings,
-    out: Path,
-    count: int,
-    *,
-    skip: bool,
-    shard_size: int,
-    jobs: int,
-) -> None:
+def build(job: Job, out: Path) -> dict[str, Any]:
+    """Build the sequences and write the run to ``out``; its description, as in run.json.
+
+    Raises:
+        InputError: an input cannot be used.
+    """
+    names = job.names
     warnings: list[str] = []
 
     def warn(text: str) -> None:
@@ -195,20 +211,22 @@ def _build(
     steps = dict.fromkeys(names, 0)
     parts: list[pl.DataFrame] = [Parts.create_empty()]
     records: list[pl.DataFrame] = [RunRecords.create_empty()]
-    other_width = 0
+    other_width = carried = moved = 0
+    marks: list[pl.DataFrame] = []
+    stamp = repr((asdict(job.settings), names, carry.code())) if job.fingerprints else None
     with (
         outputs.run_folder(out) as folder,  # outermost: a store that changed is found out when it is closed
-        open_store(paths["store"]) as store,
+        open_store(job.paths["store"]) as store,
         ThreadPoolExecutor(1) as hasher,
     ):
         contents = {"store": store.content}
-        described = {name: hasher.submit(describe, path, contents.get(name)) for name, path in paths.items()}
-        ready = read(paths, store, skip=skip, count=count)
+        described = {name: hasher.submit(describe, path, contents.get(name)) for name, path in job.paths.items()}
+        ready = read(job.paths, store, skip=job.skip, count=job.count, agents=job.agents)
         for warning in _warnings(ready):
             warn(warning)
         files = {name: outputs.SequenceFiles(folder, name) for name in names}
-        total = -(-len(ready.questions) // shard_size)
-        built = _in_order(shards(ready, store, shard_size), lambda shard: _sequences(shard, settings, names), jobs)
+        total = -(-len(ready.questions) // job.shard_size)
+        built = _in_order(shards(ready, store, job.shard_size), lambda shard: _sequences(shard, job, stamp), job.jobs)
         for shard in track(
             built,
             "building",
@@ -222,7 +240,11 @@ def _build(
                 steps[name] += len(rows)
             parts.append(shard.parts)
             records.append(shard.records)
-            other_width += shard.other_width
+            other_width += len(shard.other_width)
+            carried += shard.carried
+            moved += shard.moved
+            if shard.marks is not None:
+                marks.append(shard.marks)
         if other_width:
             warn(f"{other_width} questions {_OTHER_WIDTH}")
         for file in files.values():
@@ -237,22 +259,26 @@ def _build(
         }
         if len(ready.rejects):
             tables["rejects"] = ready.rejects
+        if marks:
+            tables["fingerprints"] = pl.concat(marks)
         for name, table in tables.items():
-            table.write_parquet(folder / f"{name}.parquet", compression="zstd")
+            outputs.write(table, folder / f"{name}.parquet")
         (folder / "analysis.sql").write_text(queries.analysis(with_curves=False), encoding="utf-8")
         run = {
             "layout": outputs.LAYOUT,
             "inputs": {name: future.result() for name, future in described.items()},
             "store": store.facts,
-            **({} if "windows" in paths else {"recall": {"count": count}}),
+            **({} if "windows" in job.paths else {"recall": {"count": job.count}}),
             "sequences": names,
-            "settings": asdict(settings),
+            "settings": asdict(job.settings),
             "counts": {
                 "questions": len(ready.questions),
                 "records": len(used),
                 "records_without_current_blocks": int(used["divided"].sum()),
                 "blocks": int(used["blocks"].sum()),
                 "rejected_rows": len(ready.rejects),
+                **({"recomputed": len(ready.questions) - carried, "carried_over": carried} if stamp else {}),
+                **({"moved": moved} if job.earlier else {}),
             },
             "steps": steps,
             "warnings": warnings,
@@ -261,11 +287,20 @@ def _build(
             "seconds": round(time.perf_counter() - began, 3),
         }
         outputs.write_json(folder / "run.json", run)
-    _summary(run, out)
+    return run
 
 
-def read(paths: dict[str, Path], store: Store, *, skip: bool, count: int = recalled.COUNT) -> Inputs:
+def read(
+    paths: dict[str, Path],
+    store: Store,
+    *,
+    skip: bool,
+    count: int = recalled.COUNT,
+    agents: pl.Series | None = None,
+) -> Inputs:
     """Everything but the store's records; windows of ``count`` items where no file has them.
+
+    With ``agents``, questions of others are left out, and so are their windows and evidence.
 
     Raises:
         InputError: a row cannot be used and ``skip`` is not set.
@@ -282,9 +317,14 @@ def read(paths: dict[str, Path], store: Store, *, skip: bool, count: int = recal
     questions = usable(inputs.questions(tabular.read(paths["questions"], Questions), str(paths["questions"])))
     if "dev" in paths:
         questions = splits.mark(questions, dev_questions.read(paths["dev"]), str(paths["dev"]))
+    others = questions.clear()
+    if agents is not None:
+        theirs = pl.col("agent_id").is_in(agents.implode())
+        questions, others = questions.filter(theirs), questions.filter(~theirs)
     source = str(paths.get("windows", recalled.SOURCE))
     given = "windows" in paths
     named = tabular.read(paths["windows"], Windows) if given else recalled.windows(store, questions, count)
+    named = named.join(others, on="question_id", how="anti", maintain_order="left")
     problems = store.problems(named["record_ref"].drop_nulls().unique().sort())
     owners = problems.select("record_ref", owner="agent_id")
     windows = usable(inputs.windows(named, source, questions, problems.select("record_ref", "problem")))
@@ -296,6 +336,7 @@ def read(paths: dict[str, Path], store: Store, *, skip: bool, count: int = recal
     evidence, unstored = None, 0
     if "evidence" in paths:
         labels = tabular.read(paths["evidence"], Evidence)
+        labels = labels.join(others, on="question_id", how="anti", maintain_order="left")
         stored = store.problems(labels["record_ref"].drop_nulls().unique().sort()).select("record_ref", "length")
         evidence = usable(inputs.evidence(labels, str(paths["evidence"]), questions, stored))
         unstored = len(evidence.join(stored, on="record_ref", how="anti"))
@@ -352,9 +393,49 @@ def shards(ready: Inputs, store: Store, size: int) -> Iterator[chain.Shard]:
         )
 
 
-def _sequences(shard: chain.Shard, settings: Settings, names: list[str]) -> Built:
+def _sequences(shard: chain.Shard, job: Job, stamp: str | None) -> Built:
+    """A shard's sequences: made, or carried over from the earlier run where nothing they depend on has changed."""
+    if stamp is None:
+        return _made(shard, job)
+    marks = fingerprints.build(shard, stamp)
+    same = marks.clear().select("question_id", other_width=pl.lit(value=False))
+    if job.earlier is not None:
+        same = job.earlier.same(marks)
+    known = same["question_id"]
+    made = _made(carry.without(shard, known), job)
+    other_width = pl.concat([made.other_width, same.filter("other_width")["question_id"]])
+    marks = marks.with_columns(other_width=pl.col("question_id").is_in(other_width.implode()))
+    if job.earlier is None:
+        return replace(made, marks=marks)
+    sequences, parts, records = made.sequences, made.parts, made.records
+    moved = _moved(made, job.earlier)
+    if len(known):
+        sequences = {
+            name: pl.concat([rows, job.earlier.sequence(name, known)]).sort("question_id", "position")
+            for name, rows in sequences.items()
+        }
+        parts = pl.concat([parts, job.earlier.parts(known)]).sort("question_id", "part")
+        refs = shard.windows.join(same, on="question_id", how="semi")["record_ref"].unique()
+        records = pl.concat([records, job.earlier.records(refs)]).unique().sort("record_ref")
+    return Built(sequences, parts, records, other_width, marks, len(known), moved)
+
+
+def _moved(made: Built, earlier: carry.Earlier) -> int:
+    """How many questions the earlier run has with other rows."""
+    moved: set[str] = set()
+    for name, rows in made.sequences.items():
+        asked = rows["question_id"].unique()
+        if asked.is_empty() or name not in earlier.run.description["steps"]:
+            continue
+        before = dict(earlier.sequence(name, asked).partition_by("question_id", as_dict=True))
+        now = rows.partition_by("question_id", as_dict=True)
+        moved |= {str(key[0]) for key, own in now.items() if key in before and not own.equals(before[key])}
+    return len(moved)
+
+
+def _made(shard: chain.Shard, job: Job) -> Built:
     records: pl.DataFrame = RunRecords.create_empty()
-    other_width = 0
+    other_width = shard.questions["question_id"].clear()
 
     def watch(step: str, table: pl.DataFrame) -> pl.DataFrame:
         nonlocal records, other_width
@@ -363,17 +444,17 @@ def _sequences(shard: chain.Shard, settings: Settings, names: list[str]) -> Buil
             other_width = _of_other_width(shard.questions, shard.windows, table)
         return table
 
-    sequences, parts = chain.build(shard, settings, names, watch)
+    sequences, parts = chain.build(shard, job.settings, job.names, watch)
     return Built(sequences, parts, records, other_width)
 
 
-def _of_other_width(questions: pl.DataFrame, windows: pl.DataFrame, blocks: pl.DataFrame) -> int:
-    """How many questions have a query vector, and records with vectors, but none of the query's width."""
+def _of_other_width(questions: pl.DataFrame, windows: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
+    """The questions that have a query vector, and records with vectors, but none of the query's width."""
     stored = blocks.filter(pl.col("vector").is_not_null()).select("record_ref", "width").unique()
     asked = questions.select("question_id", asked=pl.col("query_vector").list.len()).filter(pl.col("asked") > 0)
     pairs = asked.join(windows, on="question_id").join(stored, on="record_ref")
     fits = (pl.col("width") == pl.col("asked")).fill_null(value=False)
-    return len(pairs.group_by("question_id").agg(fits=fits.any()).filter(~pl.col("fits")))
+    return pairs.group_by("question_id").agg(fits=fits.any()).filter(~pl.col("fits"))["question_id"]
 
 
 def _in_order(tasks: Iterator[T], work: Callable[[T], R], jobs: int) -> Iterator[R]:

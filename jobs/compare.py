@@ -29,6 +29,9 @@ SIZES = (
     "cl100k_base",
     "o200k_base",
 )
+_COMPARED = {"point": pl.String, "metric": pl.String} | dict.fromkeys(
+    ("a", "b", "difference", "low", "high"), pl.Float64
+)
 WIDTH = 100  # columns of what is not printed to a terminal
 
 _MEASURES = "FROM measures WHERE point IN (SELECT unnest($points))"
@@ -72,6 +75,12 @@ def main(
         if not _labels(runs[0], paired).equals(_labels(runs[1], paired)):
             typer.echo("warning: the runs have other evidence labels for the same questions", err=True)
     _print(paired, _compared(paired), chosen, runs)
+
+
+def between(folders: tuple[Path, Path], chosen: list[str]) -> pl.DataFrame:
+    """point, metric, rates a and b, difference, low and high of what differs between two runs; none without a pair."""
+    paired = _paired(folders, chosen)
+    return _compared(paired) if len(paired) else pl.DataFrame(schema=_COMPARED)
 
 
 def _labels(run: Run, paired: pl.DataFrame) -> pl.DataFrame:

@@ -56,10 +56,24 @@ def main(
         grid = points.budgets_of(budgets)
         finished = Run(run)
         chosen = list(dict.fromkeys([*points.standard(finished.description["sequences"], grid), *further]))
-        _draw(finished, chosen, store)
+        drawn = draw(finished, chosen, store)
+        _summary(run, *drawn)
 
 
-def _draw(run: Run, chosen: list[Point], elsewhere: Path | None) -> None:
+def draw(
+    run: Run, chosen: list[Point], elsewhere: Path | None = None, title: str | None = None
+) -> tuple[pl.DataFrame, float]:
+    """Add points, metrics, curves, charts and the report to a run; its budget curve, and the seconds it took.
+
+    Args:
+        run: A finished run.
+        chosen: Where its sequences are cut.
+        elsewhere: The store, where it is no longer where the run found it.
+        title: What the report calls the run; its folder if there is none.
+
+    Raises:
+        InputError: the run has no evidence, or lacks a sequence of the points.
+    """
     began = time.perf_counter()
     questions, evidence = run.table("questions"), run.table("evidence")
     for sequence in {point.sequence: None for point in chosen}:
@@ -91,7 +105,7 @@ def _draw(run: Run, chosen: list[Point], elsewhere: Path | None) -> None:
             file.close()
         measured = {name: pl.read_parquet(folder / f"{name}.parquet", glob=False) for name in written}
         rows = curves.over_groups(measured["points"], measured["metrics"], questions)
-        rows.write_parquet(folder / "curves.parquet", compression="zstd")
+        outputs.write(rows, folder / "curves.parquet")
         (folder / "analysis.sql").write_text(queries.analysis(with_curves=True), encoding="utf-8")
         with session(folder) as connection:
             instruments = {name: connection.sql(f"FROM {name}").pl() for name in queries.INSTRUMENTS}
@@ -108,9 +122,11 @@ def _draw(run: Run, chosen: list[Point], elsewhere: Path | None) -> None:
             "seconds": seconds,
         }
         description = run.description | {"curves": drawn}
-        report.write(folder / "report.html", str(run.folder), description, instruments, pictures, chosen, asked, pages)
+        report.write(
+            folder / "report.html", title or str(run.folder), description, instruments, pictures, chosen, asked, pages
+        )
         outputs.write_json(folder / "run.json", description)
-    _summary(run.folder, instruments["budget_curve"], seconds)
+    return instruments["budget_curve"], seconds
 
 
 def _warnings(questions: pl.DataFrame, evidence: pl.DataFrame) -> list[str]:

@@ -63,7 +63,7 @@ def main(
             every = [next(fresh) if new else kept for new, kept in zip(missing, rows["query_vector"], strict=True)]
             filled = rows.with_columns(query_vector=pl.Series(every, dtype=rows.schema["query_vector"]))
             with outputs.whole_file(out) as part:
-                filled.write_parquet(part, compression="zstd")
+                outputs.write(filled, part)
             typer.echo(f"{out}: {len(texts):,} vectors of {embedder.label}, {embedder.sent:,} of them fetched now")
             if store is not None and len(texts):
                 for warning in _mismatches(store, embedder.names, vectors.shape[1]):

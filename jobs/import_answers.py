@@ -47,7 +47,7 @@ def main(
             )
             every = pl.concat([earlier, taken.new]).sort("question_id", "context_sha256")
             with outputs.whole_file(ANSWERS) as part:
-                every.write_parquet(part, compression="zstd")
+                outputs.write(every, part)
         correct = int(taken.new["correct"].sum())
         same = f"; {taken.known} contexts were answered before, their first answer stays" if taken.known else ""
         typer.echo(f"{ANSWERS}: {len(taken.new)} answers at {name}, {correct} of them correct{same}")

@@ -83,7 +83,7 @@ def _write(name: str, file: Path, folder: Path, records: Literal["session", "tur
         written.close()
     if not counts["questions"]:
         raise InputError(f"{file}: holds no question; give the data set's own JSON")
-    StoredBlocks.create_empty().write_parquet(folder / "store" / "blocks.parquet")
+    outputs.write(StoredBlocks.create_empty(), folder / "store" / "blocks.parquet")
     if not counts["rejects"]:
         (folder / "rejects.parquet").unlink()
     return counts

@@ -70,15 +70,13 @@ def main(
             recorded.get(question_id) or own for question_id, own in asked.select("question_id", "parts").iter_rows()
         ]
         with outputs.whole_folder(out, "windows.parquet", "imported windows") as folder:
-            Windows.validate(rows.sort("question_id", "item_position", "claim_position")).write_parquet(
-                folder / "windows.parquet", compression="zstd"
-            )
-            asked.with_columns(parts=pl.Series(parts, dtype=asked.schema["parts"])).write_parquet(
-                folder / "questions.parquet", compression="zstd"
-            )
+            ordered = Windows.validate(rows.sort("question_id", "item_position", "claim_position"))
+            outputs.write(ordered, folder / "windows.parquet")
+            filled = asked.with_columns(parts=pl.Series(parts, dtype=asked.schema["parts"]))
+            outputs.write(filled, folder / "questions.parquet")
             if rejects:
                 bad = pl.DataFrame(rejects, schema={name: column.dtype for name, column in Rejects.columns().items()})
-                bad.sort("source", "row", "reason").write_parquet(folder / "rejects.parquet", compression="zstd")
+                outputs.write(bad.sort("source", "row", "reason"), folder / "rejects.parquet")
     told = sum(own is not None for own in recorded.values())
     typer.echo(f"{out}: {len(rows):,} window rows of {len(windows):,} questions, recorded parts of {told:,}")
     if rejects:

@@ -153,6 +153,18 @@ def sequence_folder(run: Path, name: str) -> Path:
     return run / "sequences" / f"sequence={quote(name, safe='@')}"
 
 
+def write(rows: pl.DataFrame, path: Path) -> None:
+    """``rows`` as Parquet.
+
+    Raises:
+        OSError: the system refuses, for want of space for instance.
+    """
+    try:
+        rows.write_parquet(path, compression="zstd", row_group_size=_ROW_GROUP, statistics=True)
+    except pl.exceptions.PolarsError as error:
+        raise OSError(f"{path}: cannot be written ({' '.join(str(error).split())})") from error
+
+
 class SequenceFiles:
     """One sequence's Parquet files, filled shard by shard in the order of question_id."""
 
@@ -180,7 +192,7 @@ class SequenceFiles:
     def _write(self) -> None:
         rows = pl.concat(self._waiting, rechunk=True)
         path = self._folder / f"part-{self._files:05d}.parquet"
-        rows.write_parquet(path, compression="zstd", row_group_size=_ROW_GROUP, statistics=True)
+        write(rows, path)
         self._waiting = [Sequences.create_empty()]
         self._questions = 0
         self._files += 1

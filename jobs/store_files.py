@@ -54,10 +54,10 @@ def write(
     for file in files.values():
         file.close()
     names = opened.entities(owners["agent_id"].unique().sort())
-    Entities.validate(names).write_parquet(folder / "entities.parquet", compression="zstd")
+    outputs.write(Entities.validate(names), folder / "entities.parquet")
     bad = pl.concat(rejects)
     if len(bad):
-        bad.write_parquet(folder / "rejects.parquet", compression="zstd")
+        outputs.write(bad, folder / "rejects.parquet")
     return counts | {"entities": len(names), "rejects": len(bad)}
 
 

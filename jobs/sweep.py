@@ -70,7 +70,7 @@ def main(
                     for shard in build_sequences.shards(ready, opened, SHARD)
                 ]
             table = sweep.table(pl.concat(found), grid)
-            table.write_parquet(folder / "sweep.parquet", compression="zstd")
+            outputs.write(table, folder / "sweep.parquet")
             description = {
                 "sweep": values,
                 "base": asdict(grid.base),
