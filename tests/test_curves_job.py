@@ -70,7 +70,7 @@ def test_drawing_again_gives_the_same_bytes_and_leaves_the_run_alone(labelled, n
     files = {path: path.stat().st_ino for path in (labelled.out / "sequences").rglob("*.parquet")}
     assert draw(labelled.out).exit_code == 0
     again = contents(labelled.out)
-    assert {name for name in first if first[name] != again[name]} == {"run.json"}  # it tells the time
+    assert {name for name in first if first[name] != again[name]} <= {"run.json"}  # it tells the time
     assert files == {path: path.stat().st_ino for path in files}
 
 
