@@ -97,10 +97,15 @@ import-answers *arguments:
 judge *arguments:
     @{{ python }} jobs.judge "$@"
 
-# Run the tests
+# Run the tests, a process a core
 [positional-arguments]
 test *arguments:
-    {{ uv }} run --group server python -m pytest "$@"
+    {{ uv }} run --group server python -m pytest -n logical --maxprocesses 4 "$@"
+
+# Kill the nightly fifty times, fill its disk, change its stores under it: some minutes
+[positional-arguments]
+test-faults *arguments:
+    FAULTS=50 {{ uv }} run --group server python -m pytest -m "slow or not slow" tests/test_faults.py "$@"
 
 # Format, lint, check types, run the tests
 check: && test
